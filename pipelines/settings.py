@@ -1,0 +1,199 @@
+"""Typed parameters of a run and values of the chart, each with its unit and reason.
+
+`RunParameters` become the workflow template's parameters (name, default, description, choices);
+`ChartValues` are fixed when the template is rendered. Imports no torch and no Hera.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from trainer.errors import InputError
+
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+# What an image tag may be; also keeps run ids usable as mutex names and directory names.
+TAG_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
+# Argo appends five random characters and a dash to the template's name.
+TemplateName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=52)]
+Tag = Annotated[str, StringConstraints(pattern=TAG_PATTERN)]
+
+
+class Values(BaseModel):
+    """Base: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RunParameters(Values):
+    """Parameters of one submitted run (PIPELINE.md, "Shape"), complete with defaults: none must be given."""
+
+    git_branch: Tag = Field(
+        default="main",
+        description="tag of the image that holds this code; nothing is fetched or built in the pod",
+    )
+    folds: int = Field(
+        default=3, ge=1, le=100, description="walk-forward folds; the data is cut in folds + 1 windows"
+    )
+    fold_idx: int = Field(
+        default=-1, ge=-1, description="0 or more: train and judge that fold only, no verdict; -1: all"
+    )
+    n_steps: int = Field(default=25_000, ge=1, description="training steps of a fold, resumed ones included")
+    n_backtests: int = Field(default=1024, ge=1, description="lanes: market replays trained on in parallel")
+    per_capacity: int = Field(
+        default=65_536, ge=1, description="transitions the replay keeps; a power of two, at least n-backtests"
+    )
+    checkpoint_every: int = Field(
+        default=5000, ge=0, description="steps between checkpoints; 0: only at the end"
+    )
+    seed: int = Field(default=0, ge=0, description="of weights, sampling and anchors")
+    preset: Literal["default", "demo"] = Field(
+        default="default", description="named starting point of the config"
+    )
+    market: Literal["files", "planted", "martingale"] = Field(
+        default="files", description="files: mbp10-data-dir; else a synthetic market with or without a signal"
+    )
+    mbp10_data_dir: str = Field(default="/data", description="mbp-10 file or directory, a path in the pod")
+    trades_data_dir: str = Field(
+        default="", description="separate trades directory; empty: trades of the mbp-10 files"
+    )
+    config: str = Field(default="", description="config file, a path in the pod; empty: the preset as it is")
+    instrument: str = Field(default="", description="instrument preset; empty: inferred from the file")
+    gpu_pool: str = Field(default="ci-training-h100", description="node pool of the training pods")
+    run_id: str = Field(
+        default="",
+        pattern=f"^({TAG_PATTERN[1:-1]})?$",
+        description="submit the same id again to resume; empty: a new id from git-branch and workflow name",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> "RunParameters":
+        if self.fold_idx >= self.folds:
+            raise ValueError(f"fold_idx {self.fold_idx} must be below folds {self.folds}")
+        if self.per_capacity & (self.per_capacity - 1) or self.per_capacity < self.n_backtests:
+            raise ValueError(
+                f"per_capacity {self.per_capacity} must be a power of two >= n_backtests {self.n_backtests}"
+            )
+        return self
+
+
+class PodResources(Values):
+    """Requests of one stage's pod; the memory limit equals the request: a pod is never overcommitted."""
+
+    cpu: str = Field(
+        default="2", description="CPU cores requested; no limit, throttling only slows a stage down"
+    )
+    memory: str = Field(default="8Gi", description="memory requested and allowed")
+
+
+class ChartValues(Values):
+    """What the platform decides: names, image, storage, placement (PIPELINE.md, "Pod specification")."""
+
+    namespace: Name = Field(default="argo", description="namespace of the template and its workflows")
+    template_name: TemplateName = Field(default="walkforward", description="name of the WorkflowTemplate")
+    image: str = Field(
+        default="alpha-rl", description="image without tag; the tag is the parameter git-branch"
+    )
+    image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = Field(
+        default="IfNotPresent", description="IfNotPresent also runs on clusters that are loaded by hand"
+    )
+    service_account: Name = Field(
+        default="walkforward", description="may create and patch workflowtaskresults, nothing else"
+    )
+    cache_claim: Name = Field(
+        default="feature-cache", description="existing claim for runs, checkpoints and caches"
+    )
+    cache_mount: str = Field(default="/feature-cache", description="where the cache claim is mounted")
+    data_claim: Name | None = Field(
+        default="market-data", description="existing claim of raw data; null: none mounted"
+    )
+    data_mount: str = Field(default="/data", description="where the data claim is mounted, read-only")
+    semaphore_config_map: Name = Field(
+        default="walkforward-semaphores", description="ConfigMap of the semaphores"
+    )
+    semaphore_key: str = Field(default="gpu-pool", description="its key: how many training pods run at once")
+    gpus: Literal[0, 1] = Field(
+        default=1, description="GPUs of a training pod; 0 trains on CPU (test clusters)"
+    )
+    gpu_pool_label: str = Field(
+        default="k8s.scaleway.com/pool-name",
+        description="node label that names the pool; empty: no node selector",
+    )
+    gpu_tolerations: tuple[str, ...] = Field(
+        default=("nvidia.com/gpu",), description="taint keys that training pods tolerate (effect NoSchedule)"
+    )
+    lost_node_toleration_s: int = Field(
+        default=60, ge=0, description="seconds a pod stays bound to a lost node (Kubernetes' default is 300)"
+    )
+    avoid_last_node: bool = Field(
+        default=False, description="retry on another node; unschedulable where the pool has one node"
+    )
+    priority_class: str = Field(
+        default="", description="priority class of training pods; empty: the cluster's default"
+    )
+    queue_name: str = Field(default="", description="Kueue queue of training pods; empty: no label")
+    user_id: int = Field(
+        default=10_001, ge=1, description="numeric non-root user and group of all containers"
+    )
+    grace_s: int = Field(
+        default=120, ge=1, description="seconds from SIGTERM to SIGKILL: time to save a checkpoint"
+    )
+    patch_executor: bool = Field(
+        default=True,
+        description="restrict Argo's init and wait containers; off where the controller does it or has none",
+    )
+    shm_size: str = Field(default="2Gi", description="size of /dev/shm in training pods; counts as memory")
+    tmp_size: str = Field(
+        default="10Gi", description="local scratch: compile caches are live there, never on the claim"
+    )
+    cpu_resources: PodResources = Field(default=PodResources(), description="of prepare, evaluate and gate")
+    gpu_resources: PodResources = Field(default=PodResources(cpu="4", memory="24Gi"), description="of train")
+    kept_days: int = Field(
+        default=14, ge=1, description="days a finished workflow is kept; its files stay on the claim"
+    )
+    pod_gc_delay: str = Field(
+        default="10m", description="time pods stay after a successful workflow, to read logs"
+    )
+    prometheus: bool = Field(
+        default=True, description="emit run and attempt metrics from the Argo controller"
+    )
+
+    @property
+    def runs_dir(self) -> str:
+        """Where run directories are in the pods."""
+        return f"{self.cache_mount}/alpha-rl-runs"
+
+    @property
+    def cache_dir(self) -> str:
+        """Where feature caches are in the pods."""
+        return f"{self.cache_mount}/alpha-rl-caches"
+
+
+def parameter_name(field: str) -> str:
+    """Workflow parameter of a field: `n_steps` -> `n-steps`."""
+    return field.replace("_", "-")
+
+
+def first_error(error: ValidationError, where: str) -> InputError:
+    """One line for a person from a validation error: field, what, and how many more there are."""
+    first, *others = error.errors()
+    field = ".".join(str(part) for part in first["loc"])
+    more = f" (and {len(others)} more)" if others else ""
+    text = re.sub(r"^Value error, ", "", first["msg"])
+    return InputError(
+        f"{field}: {text}{more}" if field else f"{text}{more}", where=where, do="correct the value"
+    )
+
+
+def parameters_from(values: dict[str, Any], where: str) -> RunParameters:
+    """Validated parameters; InputError with one line for the first bad value."""
+    try:
+        return RunParameters.model_validate(values)
+    except ValidationError as error:
+        raise first_error(error, where) from error
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole text fits the pattern."""
+    return re.fullmatch(pattern, text) is not None

@@ -1,0 +1,17 @@
+"""Fixtures shared by all tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Directory of real order-book files; the test is skipped where it is absent."""
+    path = Path(os.environ.get("ALPHA_RL_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"real order-book files are absent ({path}); set ALPHA_RL_DATA to their directory")
+    return path

@@ -1,0 +1,173 @@
+"""The rendered YAML against the goldens, and what the goldens must say."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.golden import CPU_VALUES, GOLDEN_DIR, goldens
+from pipelines.plan import STAGES
+from pipelines.render import parameters_of, render
+from pipelines.settings import ChartValues, RunParameters
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[str, Any]:
+    return {name: yaml.safe_load(text) for name, text in goldens().items()}
+
+
+@pytest.fixture(scope="module")
+def spec(rendered: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = rendered["walkforward.yaml"]["spec"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def templates(spec: dict[str, Any]) -> dict[str, Any]:
+    return {template["name"]: template for template in spec["templates"]}
+
+
+@pytest.mark.parametrize("name", ["walkforward.yaml", "walkforward-cpu.yaml", "workflow.yaml"])
+def test_rendered_yaml_equals_its_golden(rendered: dict[str, Any], name: str) -> None:
+    golden = yaml.safe_load((GOLDEN_DIR / name).read_text())
+    assert rendered[name] == golden, "after a wanted change: python -m pipelines.golden"
+
+
+def test_every_stage_runs_the_plans_command(templates: dict[str, Any]) -> None:
+    for stage in STAGES:
+        container = templates[stage.name]["container"]
+        assert container["command"] == ["python", "-m", "trainer"]
+        assert container["args"][0] == stage.name
+        options = {word[2:] for word in container["args"] if word.startswith("--")}
+        assert options <= set(stage.options)
+        assert templates[stage.name]["retryStrategy"]["limit"] == stage.retry.limit
+
+
+def test_folds_are_a_parameter_of_a_fan_out(templates: dict[str, Any]) -> None:
+    dag = templates["walkforward"]["dag"]
+    fold = next(task for task in dag["tasks"] if task["name"] == "fold")
+    assert fold["withSequence"] == {"count": "{{workflow.parameters.folds}}"}
+    assert dag["failFast"] is False
+
+
+def test_a_failed_prepare_fails_the_workflow_whatever_the_gate_finds(templates: dict[str, Any]) -> None:
+    dag = templates["walkforward"]["dag"]
+    gate = next(task for task in dag["tasks"] if task["name"] == "gate")
+    assert dag["target"] == "prepare gate"
+    for end in ("Succeeded", "Failed", "Errored", "Omitted"):
+        assert f"fold.{end}" in gate["depends"]
+
+
+def decide(expression: str, fold_idx: int, folds: int, item: int = 0) -> bool:
+    """Evaluate a `when` as Argo does: substitute, then compare numbers."""
+    values = {"workflow.parameters.fold-idx": fold_idx, "workflow.parameters.folds": folds, "item": item}
+    text = re.sub(r"\{\{(.*?)\}\}", lambda match: str(values[match[1]]), expression)
+    alternatives = [re.fullmatch(r"(-?\d+) (<|>=|==) (-?\d+)", part) for part in text.split(" || ")]
+    compare = {"<": int.__lt__, ">=": int.__ge__, "==": int.__eq__}
+    return any(match and compare[match[2]](int(match[1]), int(match[3])) for match in alternatives)
+
+
+@pytest.mark.parametrize(
+    ("fold_idx", "trained", "judged"),
+    [(-1, [0, 1, 2], True), (0, [0], False), (2, [2], False), (3, [], True)],
+)
+def test_fold_idx_picks_one_fold_without_verdict(
+    templates: dict[str, Any], fold_idx: int, trained: list[int], judged: bool
+) -> None:
+    tasks = {task["name"]: task for task in templates["walkforward"]["dag"]["tasks"]}
+    assert [k for k in range(3) if decide(tasks["fold"]["when"], fold_idx, 3, k)] == trained
+    # An index beyond the folds trains nothing: the gate runs and fails, rather than a green empty run.
+    assert decide(tasks["gate"]["when"], fold_idx, 3) is judged
+
+
+def test_retries_compare_numbers_and_know_no_total_duration(templates: dict[str, Any]) -> None:
+    retry = templates["train"]["retryStrategy"]
+    assert retry["retryPolicy"] == "Always"
+    assert "asInt(lastRetry.exitCode) not in [2, 3, 4, 70, 78]" in retry["expression"]
+    assert retry["backoff"] == {"duration": "10s", "factor": 2, "cap": "300s"}
+
+
+def deadline_pattern(templates: dict[str, Any]) -> str:
+    match = re.search(r"matches '(.*)'\)", templates["train"]["retryStrategy"]["expression"])
+    assert match
+    return match[1]
+
+
+def test_a_passed_deadline_is_told_from_a_transient_error(templates: dict[str, Any]) -> None:
+    pattern = deadline_pattern(templates)
+    assert re.search(pattern, "Pod was active on the node longer than the specified deadline")
+    assert re.search(pattern, "Step exceeded its deadline")
+    assert not re.search(pattern, "rpc error: context deadline exceeded")
+
+
+def test_only_train_holds_a_gpu_and_the_pools_semaphore(templates: dict[str, Any]) -> None:
+    for stage in STAGES:
+        template = templates[stage.name]
+        uses = "nvidia.com/gpu" in template["container"]["resources"]["limits"]
+        assert uses == (stage.name == "train")
+        assert ("nodeSelector" in template) == (stage.name == "train")
+        assert ("semaphores" in template.get("synchronization", {})) == (stage.name == "train")
+
+
+def test_two_workflows_of_one_run_never_write_one_directory(templates: dict[str, Any]) -> None:
+    names = {
+        name: templates[name]["synchronization"]["mutexes"][0]["name"] for name in ("prepare", "fold", "gate")
+    }
+    assert len(set(names.values())) == 3
+    assert all("{{inputs.parameters.run-id}}" in name for name in names.values())
+    assert "{{inputs.parameters.fold-idx}}" in names["fold"]
+
+
+def test_pods_get_time_to_save(spec: dict[str, Any]) -> None:
+    patch = yaml.safe_load(spec["podSpecPatch"])
+    assert patch["terminationGracePeriodSeconds"] == 120
+    assert {container["name"] for container in patch["initContainers"] + patch["containers"]} == {
+        "init",
+        "wait",
+    }
+
+
+def test_shared_memory_is_memory(templates: dict[str, Any]) -> None:
+    assert templates["train"]["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}}
+    ]
+
+
+def test_parameters_are_complete_and_described(spec: dict[str, Any]) -> None:
+    parameters = {item["name"]: item for item in spec["arguments"]["parameters"]}
+    assert set(parameters) == {name.replace("_", "-") for name in RunParameters.model_fields}
+    assert all(item["description"] and isinstance(item["value"], str) for item in parameters.values())
+    assert parameters["market"]["enum"] == ["files", "planted", "martingale"]
+    parameters_of([f"{name}={item['value']}" for name, item in parameters.items()])  # defaults validate
+
+
+def test_a_submitted_workflow_holds_reference_arguments_and_labels_only(rendered: dict[str, Any]) -> None:
+    workflow = rendered["workflow.yaml"]
+    assert set(workflow["spec"]) == {"workflowTemplateRef", "arguments"}
+    given = {item["name"]: item["value"] for item in workflow["spec"]["arguments"]["parameters"]}
+    assert given == {"folds": "5", "market": "planted", "run-id": "abc-1"}
+
+
+def test_a_cpu_cluster_needs_no_gpu_anywhere() -> None:
+    text = render(CPU_VALUES)
+    assert "nvidia.com/gpu" not in text
+    assert "nodeSelector" not in text
+    assert "nodeAntiAffinity: {}" in text
+
+
+def test_values_reach_the_template() -> None:
+    values = ChartValues(
+        namespace="ml", queue_name="gpus", priority_class="high", image="registry/alpha", grace_s=30
+    )
+    body = yaml.safe_load(render(values))
+    train = next(item for item in body["spec"]["templates"] if item["name"] == "train")
+    assert body["metadata"]["namespace"] == "ml"
+    assert train["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
+    assert train["priorityClassName"] == "high"
+    assert train["container"]["image"] == "registry/alpha:{{workflow.parameters.git-branch}}"
+    assert '"terminationGracePeriodSeconds": 30' in body["spec"]["podSpecPatch"]
+
+
+def test_the_whole_template_is_far_below_argos_megabyte() -> None:
+    assert len(render(ChartValues())) < 100_000

@@ -1,0 +1,1 @@
+"""Encoder, heads and losses. Never imports the market."""

@@ -1,0 +1,1 @@
+"""Order-book files to a feature cache, labels and walk-forward windows."""

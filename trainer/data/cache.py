@@ -1,0 +1,237 @@
+"""The feature cache: valid rows of the source files as memory-mapped columns (SYSTEM.md section 1).
+
+A cache is a directory `<cache_root>/<fingerprint>` of `.npy` columns, `segments.npy` and `manifest.json`. It
+is built in one bounded-memory pass, appears whole or not at all, and is reused while its fingerprint matches.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.config import Config, InstrumentConfig
+from trainer.data.book import BookChunk
+from trainer.data.calendar import Sessions
+from trainer.data.columns import COLUMNS, ColumnWriter
+from trainer.data.dbn import RecordReader, instrument_ids
+from trainer.data.features import FeatureStream
+from trainer.data.rows import RowBuilder, SeveralInstrumentsError
+from trainer.data.sources import SCHEMA_VERSION, Sources, find_sources
+from trainer.data.staging import staged_directory
+from trainer.data.trades import TradeStream
+from trainer.errors import InputError
+
+MANIFEST, SEGMENTS = "manifest.json", "segments.npy"
+MIN_WINDOW_DECISIONS = 10  # fewer in the average window cannot train or judge anything
+CHOOSE_INSTRUMENT = "choose one: data.instrument_id"
+CHUNK_RECORDS = 32_768  # 12 MB of records: large enough for numpy, small enough to stay far under 1 GB
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Memory-mapped columns of R valid rows in receive-time order; read-only."""
+
+    path: Path
+    manifest: dict[str, Any]
+    instrument: InstrumentConfig
+    ts_ns: npt.NDArray[np.int64]  # [R] receive time, UTC ns
+    bid_px: npt.NDArray[np.int32]  # [R, L] ticks
+    ask_px: npt.NDArray[np.int32]  # [R, L] ticks
+    bid_sz: npt.NDArray[np.int32]  # [R, L] lots
+    ask_sz: npt.NDArray[np.int32]  # [R, L] lots
+    signed_volume: npt.NDArray[np.int32]  # [R] lots since the previous row
+    trade_count: npt.NDArray[np.int32]  # [R] trades since the previous row
+    segment: npt.NDArray[np.int32]  # [R] index into `segments`
+    features: npt.NDArray[np.float32]  # [R, F] not normalised
+    segments: npt.NDArray[np.void]  # [G] structured, trainer.data.segments.SEGMENT
+
+    @property
+    def num_rows(self) -> int:
+        """R."""
+        return len(self.ts_ns)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits of the source files' contents and the build arguments."""
+        return str(self.manifest["fingerprint"])
+
+
+def open_cache(path: Path) -> Cache:
+    """Maps a cache. Raises InputError when it is absent, of another schema version, or incomplete."""
+    manifest = _read_manifest(path)
+    columns = {name: np.load(path / f"{name}.npy", mmap_mode="r") for name in COLUMNS}
+    instrument = InstrumentConfig.model_validate(manifest["instrument"])
+    return Cache(
+        path=path, manifest=manifest, instrument=instrument, segments=np.load(path / SEGMENTS), **columns
+    )
+
+
+def build_cache(
+    config: Config,
+    source: Path,
+    cache_root: Path,
+    trades: Path | None = None,
+    on_progress: Progress | None = None,
+) -> Cache:
+    """The cache of `source` (file or directory of mbp-10 files) under `cache_root`, built unless it is there.
+
+    `trades` is a separate file or directory of trades; the trades among the mbp-10 records are then ignored.
+    `on_progress(bytes_done, bytes_total)` counts bytes of the source files as stored. Each row reads records
+    up to itself only. Raises InputError for bad data, an unwritable or full `cache_root`, or too few rows;
+    then nothing is left behind.
+    """
+    sources = find_sources(config, source, trades)
+    target = cache_root / sources.fingerprint
+    if not _usable(target):
+        with staged_directory(target, _usable) as staging:
+            _build(config, sources, staging, on_progress or _no_progress)
+    return open_cache(target)
+
+
+def _build(config: Config, sources: Sources, staging: Path, on_progress: Progress) -> None:
+    """One pass over the records into the columns of `staging`."""
+    calendar = sources.instrument.calendar
+    builder = RowBuilder(
+        sources.instrument,
+        config.data.instrument_id,
+        config.data.max_gap_s,
+        Sessions(calendar),
+        own_trades=not sources.trade_files,
+        rolls=sources.rolls,
+    )
+    joined = TradeStream(sources.trade_files, Sessions(calendar)) if sources.trade_files else None
+    features = FeatureStream(config.data.decision_rows)
+    with _writers(staging) as writers:
+        for chunk in _chunks(sources, builder, on_progress):
+            if joined is not None:
+                chunk = joined.join(chunk, builder.segments.instrument_of(chunk.segment))
+            _append(writers, chunk, features.push(chunk))
+    _require_rows(config, builder, sources)
+    if joined is not None and not joined.num_joined:
+        where = str(sources.trade_files[0].parent)
+        raise InputError(
+            "no trade falls between the book's rows", where=where, do="check the instrument and the dates"
+        )
+    segments = builder.segments.table()
+    np.save(staging / SEGMENTS, segments)
+    _write_manifest(staging, sources, builder, segments)
+
+
+def _chunks(sources: Sources, builder: RowBuilder, on_progress: Progress) -> Iterator[BookChunk]:
+    """The rows of all files, in order."""
+    total, done = sources.num_bytes, 0
+    try:
+        for path in sources.files:
+            with RecordReader(path, chunk_records=CHUNK_RECORDS) as reader:
+                for records in reader:
+                    chunk = builder.push(records, str(path), reader.offset)
+                    if len(chunk):
+                        yield chunk
+                    on_progress(done + reader.bytes_read, total)
+            done += path.stat().st_size
+    except SeveralInstrumentsError as error:
+        what = f"several instruments: {_instrument_counts(sources)}"
+        raise InputError(what, where=error.where, do=CHOOSE_INSTRUMENT) from None
+
+
+def _instrument_counts(sources: Sources) -> str:
+    counts = sorted(instrument_ids(sources.files).items())
+    return ", ".join(f"{ident} ({count} records)" for ident, count in counts)
+
+
+@contextmanager
+def _writers(directory: Path) -> Iterator[dict[str, ColumnWriter]]:
+    """Column writers, completed when the block succeeds and let go of when it fails."""
+    writers: dict[str, ColumnWriter] = {}
+    try:
+        for name, (dtype, shape) in COLUMNS.items():
+            writers[name] = ColumnWriter(directory / f"{name}.npy", dtype, shape)
+        yield writers
+        for writer in writers.values():
+            writer.close()
+    finally:
+        for writer in writers.values():
+            writer.abort()
+
+
+def _append(writers: dict[str, ColumnWriter], chunk: BookChunk, features: npt.NDArray[np.float32]) -> None:
+    for name, writer in writers.items():
+        writer.append(features if name == "features" else getattr(chunk, name))
+
+
+def _require_rows(config: Config, builder: RowBuilder, sources: Sources) -> None:
+    """Enough rows for `folds` + 1 windows, or an InputError that says where the records went."""
+    windows, rows = config.data.folds + 1, config.data.decision_rows
+    needed = windows * MIN_WINDOW_DECISIONS * rows
+    found = builder.segments.num_rows
+    if found >= needed:
+        return
+    where = str(sources.files[0] if len(sources.files) == 1 else sources.files[0].parent)
+    if builder.instrument_id is not None and builder.skipped["other_instrument"] == builder.num_records:
+        what = f"no record of instrument {builder.instrument_id}, but of {_instrument_counts(sources)}"
+        raise InputError(what, where=where, do=CHOOSE_INSTRUMENT)
+    reasons = ", ".join(f"{name} {count}" for name, count in builder.skipped.items() if count)
+    raise InputError(
+        f"{found} valid rows of {builder.num_records} records ({reasons or 'none skipped'}), fewer than the "
+        f"{needed} that {windows} windows of {MIN_WINDOW_DECISIONS} decisions of {rows} rows need",
+        where=where,
+        do="give more data, fewer folds or a smaller data.decision_rows",
+    )
+
+
+def _write_manifest(
+    staging: Path, sources: Sources, builder: RowBuilder, segments: npt.NDArray[np.void]
+) -> None:
+    sessions = np.unique(segments[["session_open_ns", "session_close_ns"]])
+    files = sorted(path for path in staging.iterdir() if path.suffix == ".npy")
+    manifest = {
+        **sources.manifest,
+        "fingerprint": sources.fingerprint,
+        "tick_size": str(sources.instrument.tick_size),
+        "num_rows": builder.segments.num_rows,
+        "num_records": builder.num_records,
+        "skipped": builder.skipped,
+        "instrument_ids": builder.seen_ids,
+        "sessions": [[int(open_ns), int(close_ns)] for open_ns, close_ns in sessions.tolist()],
+        "num_segments": len(segments),
+        "files": {path.name: path.stat().st_size for path in files},
+    }
+    (staging / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a complete cache, or an InputError that says what is wrong with it."""
+    again = "prepare the run again"
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        version, files = manifest["schema_version"], dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"no readable cache here ({error})", where=str(path), do=again) from None
+    if version != SCHEMA_VERSION:
+        what = f"a cache of schema version {version}, expected {SCHEMA_VERSION}"
+        raise InputError(what, where=str(path), do=again)
+    for name in [*(f"{column}.npy" for column in COLUMNS), SEGMENTS]:
+        file = path / name
+        found = file.stat().st_size if file.is_file() else "none"
+        if found != files.get(name):
+            raise InputError(f"found {found} bytes, expected {files.get(name)}", where=str(file), do=again)
+    return dict(manifest)
+
+
+def _usable(path: Path) -> bool:
+    try:
+        _read_manifest(path)
+    except InputError:
+        return False
+    return True
+
+
+def _no_progress(_done: int, _total: int) -> None:
+    """Progress nobody asked for."""

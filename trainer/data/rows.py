@@ -1,0 +1,184 @@
+"""From records to valid book rows and segments, one chunk at a time (SYSTEM.md section 1, DATA.md traps 1-8).
+
+A row is a valid book state: the last record of an event, not a trade record, not flagged as doubtful, in
+session, both best levels present, uncrossed and not locked, and within the instrument's sane price range.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.config import InstrumentConfig
+from trainer.data.book import BookChunk
+from trainer.data.calendar import Sessions
+from trainer.data.clock import Clock
+from trainer.data.dbn import LAST, MAYBE_BAD_BOOK, SNAPSHOT, Records
+from trainer.data.levels import Levels, read_levels
+from trainer.data.place import Place
+from trainer.data.segments import Segmenter
+from trainer.data.tradeflow import TradeFlow
+from trainer.errors import InputError
+
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+# Why a record is not a row, in the order in which the reasons are tried.
+REASONS = (
+    "other_instrument",
+    "trade",
+    "clear",
+    "not_last",
+    "bad_ts_recv",
+    "maybe_bad_book",
+    "out_of_session",
+    "missing_best",
+    "crossed",
+    "levels_out_of_order",
+    "insane_price",
+)
+KNOWN_ACTIONS = np.frombuffer(b"ACMTRFN", "S1")
+
+
+class SeveralInstrumentsError(InputError):
+    """More than one instrument in one stream, and none chosen."""
+
+    def __init__(self, idents: set[int], where: str) -> None:
+        shown = ", ".join(map(str, sorted(idents)))
+        super().__init__(
+            f"several instruments (ids {shown})", where=where, do="choose one: data.instrument_id"
+        )
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Times of the chosen instrument's records, all `[n]`."""
+
+    ts_ns: Int64  # never decreasing
+    bad: Bool  # the record's own time is missing or unreliable; `ts_ns` repeats the last good one
+    open_ns: Int64  # of the session, 0 where closed
+    close_ns: Int64
+
+
+class RowBuilder:
+    """Turns a stream of mbp-10 records into BookChunks; state is carried, so chunk size changes nothing.
+
+    Reads each record once, in file order, and nothing after it: rows are causal. `instrument_id` picks one
+    instrument; None takes all records: of one instrument, or with `rolls` of one symbol whose id may change
+    but never return (a roll, or ids that are unique only within a day). Records with BAD_TS_RECV or
+    MAYBE_BAD_BOOK are never rows: the time of the one and the book of the other cannot be trusted; their
+    trades still count.
+    """
+
+    def __init__(
+        self,
+        instrument: InstrumentConfig,
+        instrument_id: int | None,
+        max_gap_s: float,
+        sessions: Sessions,
+        own_trades: bool = True,
+        rolls: bool = True,
+    ) -> None:
+        self.instrument = instrument
+        self.instrument_id = instrument_id
+        self.skipped = dict.fromkeys(REASONS, 0)
+        self.num_records = 0
+        self._sessions = sessions
+        self._segmenter = Segmenter(int(max_gap_s * 1e9))
+        self._flow = TradeFlow() if own_trades else None
+        self._clock = Clock()
+        self._publisher_id: int | None = None
+        self._rolls = rolls
+        self.seen_ids: list[int] = []  # instrument ids met, in order
+        self._in_snapshot = False
+
+    @property
+    def segments(self) -> Segmenter:
+        """The segments so far; complete after the last chunk."""
+        return self._segmenter
+
+    def push(self, records: Records, source: str = "records", offset: int = 0) -> BookChunk:
+        """The valid rows of `records` `[n] structured`, as a BookChunk (possibly empty).
+
+        `source` and `offset` (bytes, of the first record) say where an error is. Raises InputError: time
+        going backwards, off-grid price, implausible size or action, several instruments or venues together.
+        """
+        place = Place(source, offset, records.dtype.itemsize, self._chosen(records))
+        self.num_records += len(records)
+        self.skipped["other_instrument"] += len(records) - len(place.index)
+        if len(place.index) < len(records):
+            records = records[place.index]
+        self._check_identity(records, place)
+        times = self._locate(records, place)
+        levels = read_levels(records, self.instrument, place)
+        rows = np.flatnonzero(self._judge(records, times, levels))
+        trades = records["action"] == b"T"
+        breaks = self._breaks(records)
+        idents = records["instrument_id"].astype(np.int64)
+        segment = self._segmenter.assign(rows, times.ts_ns, times.open_ns, times.close_ns, idents, breaks)
+        volume = count = np.zeros(len(rows), np.int32)
+        if self._flow is not None:
+            counted = trades & (times.open_ns > 0)
+            volume, count = self._flow.since_last_row(records, counted, rows, times.open_ns, idents)
+        return levels.chunk(rows, times.ts_ns, times.open_ns, times.close_ns, segment, volume, count)
+
+    def _chosen(self, records: Records) -> Int64:
+        if self.instrument_id is None:
+            return np.arange(len(records))
+        return np.flatnonzero(records["instrument_id"] == self.instrument_id)
+
+    def _check_identity(self, records: Records, place: Place) -> None:
+        """One venue, known actions, and ids that replace each other rather than alternate."""
+        if not len(records):
+            return
+        if self._publisher_id is None:
+            self._publisher_id = int(records["publisher_id"][0])
+        publisher, action = records["publisher_id"], records["action"]
+        place.refuse(
+            publisher != self._publisher_id,
+            lambda i: f"publisher {publisher[i]} beside {self._publisher_id}: books of two venues",
+            "use a file of one venue",
+        )
+        unknown = ~np.isin(action, KNOWN_ACTIONS)
+        place.refuse(unknown, lambda i: f"unknown action {bytes(action[i])!r}", "the file is damaged")
+        idents = records["instrument_id"]
+        for index in [0, *(np.flatnonzero(np.diff(idents)) + 1).tolist()]:
+            ident = int(idents[index])
+            if self.seen_ids and ident == self.seen_ids[-1]:
+                continue
+            if self.seen_ids and (ident in self.seen_ids or not self._rolls):
+                raise SeveralInstrumentsError({*self.seen_ids, ident}, place(index))
+            self.seen_ids.append(ident)
+
+    def _locate(self, records: Records, place: Place) -> _Times:
+        ts_ns, bad = self._clock.read(records, place)
+        open_ns, close_ns = self._sessions.locate(ts_ns)
+        return _Times(ts_ns, bad, open_ns, close_ns)
+
+    def _judge(self, records: Records, times: _Times, levels: Levels) -> Bool:
+        """Which records `[n] bool` are valid rows; the others are counted under their first reason."""
+        flags = records["flags"]
+        tests = {
+            "trade": records["action"] == b"T",
+            "clear": records["action"] == b"R",
+            "not_last": (flags & LAST) == 0,
+            "bad_ts_recv": times.bad,
+            "maybe_bad_book": (flags & MAYBE_BAD_BOOK) != 0,
+            "out_of_session": times.open_ns == 0,
+            **levels.faults(self.instrument),
+        }
+        valid = np.ones(len(records), np.bool_)
+        for reason in REASONS[1:]:
+            failed = valid & tests[reason]
+            self.skipped[reason] += int(failed.sum())
+            valid &= ~failed
+        return valid
+
+    def _breaks(self, records: Records) -> Bool:
+        """Records `[n] bool` at which the book starts anew: a clear, or the first of a run of snapshots."""
+        snapshot = (records["flags"] & SNAPSHOT) != 0
+        before = np.concatenate([[self._in_snapshot], snapshot[:-1]])
+        if len(snapshot):
+            self._in_snapshot = bool(snapshot[-1])
+        breaks: Bool = (records["action"] == b"R") | (snapshot & ~before)
+        return breaks

@@ -1,0 +1,1 @@
+"""Replay, controllers, the learning step, training, evaluation and the gate."""

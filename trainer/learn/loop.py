@@ -1,0 +1,215 @@
+"""The training loop of one fold: resume, step, log, checkpoint, finish."""
+
+import logging
+import platform
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+import numpy as np
+import torch
+
+from trainer.data.cache import open_cache
+from trainer.data.labels import compute_labels
+from trainer.data.normaliser import Normaliser
+from trainer.data.windows import Window
+from trainer.errors import AlphaError, InterruptedRun
+from trainer.learn.checkpoints import CheckpointStore, file_sha256, require_identity
+from trainer.learn.foxc import Checkpoint, read_foxc
+from trainer.learn.journal import Journal
+from trainer.learn.learner import Learner
+from trainer.learn.markers import Marker, read_marker, write_marker
+from trainer.learn.progress import CrashCounter
+from trainer.learn.run import Run, fold_dir
+from trainer.learn.runner import Runner, configure_device
+from trainer.learn.snapshot import restore, sections
+from trainer.learn.state import TrainState, initial_state
+from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
+from trainer.market.tape import build_tape
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class StopRequest:
+    """Set by SIGTERM or SIGINT; looked at between steps."""
+
+    signum: int | None = None
+
+    @contextmanager
+    def installed(self) -> Iterator["StopRequest"]:
+        """Handles both signals inside the block and restores the old handlers after it."""
+
+        def on_signal(signum: int, frame: FrameType | None) -> None:
+            self.signum = signum
+
+        old = {s: signal.signal(s, on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield self
+        finally:
+            for signum, handler in old.items():
+                signal.signal(signum, handler)
+
+
+@dataclass
+class Training:
+    """One fold being trained."""
+
+    run: Run
+    directory: Path
+    learner: Learner
+    normaliser: Normaliser
+    runner: Runner
+    store: CheckpointStore
+    failed_saves: int = field(default=0)
+
+    @property
+    def state(self) -> TrainState:
+        return self.runner.state
+
+    def meta(self) -> dict[str, str]:
+        """What a checkpoint must share with a run that loads it, and what made it."""
+        return {
+            "config_digest": self.run.config_digest,
+            "data_fingerprint": self.run.data_fingerprint,
+            "torch": torch.__version__,
+            "code_sha": self.run.code_sha,
+        }
+
+    def save(self, journal: Journal) -> Path:
+        """A verified checkpoint of the present step."""
+        journal.sync()
+        report = self.store.save(
+            self.runner.completed, sections(self.learner, self.state, self.normaliser), self.meta()
+        )
+        journal.checkpoint_saved(report.path, report.num_bytes, report.elapsed_ms)
+        return report.path
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` takes the GPU when there is one."""
+    return torch.device("cuda" if name == "auto" and torch.cuda.is_available() else "cpu" if name == "auto" else name)
+
+
+def open_training(run: Run, index: int, directory: Path) -> Training:
+    """Tape, agent and fresh state of a fold. Reads the train window's rows and nothing later."""
+    config, rows = run.config, run.fold(index).train
+    device = resolve_device(config.run.device)
+    configure_device(device)
+    cache = open_cache(run.cache_dir)
+    window = Window(rows.start_row, rows.end_row, rows.start_ns, rows.end_ns)
+    horizons = tuple(h * config.data.decision_rows for h in config.data.horizons)
+    labels = compute_labels(
+        cache.bid_px[:, 0], cache.ask_px[:, 0], cache.segment, window.start_row, window.end_row, horizons,
+        cache.instrument.fee_ticks,
+    )  # fmt: skip
+    normaliser = Normaliser.fit(
+        cache.features, cache.ts_ns, cache.segment, labels.move_ticks, labels.valid, window.start_row, window.end_row
+    )
+    tape = build_tape(cache, window, normaliser, config, device)
+    move_sd = torch.from_numpy(normaliser.move_sd).to(device).clamp(min=1e-3)
+    learner = Learner.build(config, cache.instrument, tape, move_sd)
+    state = initial_state(config, learner.agent, tape)
+    return Training(run, directory, learner, normaliser, Runner(learner, state), CheckpointStore(directory))
+
+
+def train(run: Run, run_dir: Path, index: int, stream: TextIO = sys.stdout, resume_from: Path | None = None) -> Marker:
+    """Trains fold `index` to `run.config.run.n_steps` completed steps and leaves its marker.
+
+    Finished folds return at once. The newest valid checkpoint is found by itself; `resume_from` forces one.
+    Raises InterruptedRun (75) after saving on SIGTERM, MismatchError (78), CrashedTooOftenError (70), InputError.
+    """
+    directory, steps = fold_dir(run_dir, index), run.config.run.n_steps
+    done = read_marker(directory, "train")
+    if done is not None and resume_from is None and done.matches(_expected(run, index, steps)):
+        stream.write(f"already trained: {done.steps} steps ({done.checkpoint})\n")
+        return done
+    training = open_training(run, index, directory)
+    found = _find_checkpoint(training, resume_from)
+    crashes = CrashCounter(directory)
+    attempt = crashes.start(found.step if found else 0)
+    with Journal(directory, steps, run.config.run.log_every, stream, attempt=attempt) as journal:
+        _write_header(journal, training)
+        if found is not None:
+            _resume(training, found, journal)
+        with StopRequest().installed() as stop:
+            _train_steps(training, steps, journal, stop)
+        path = training.save(journal)
+        crashes.finish()
+        if stop.signum is not None and training.runner.completed < steps:
+            raise InterruptedRun(
+                f"stopped by signal {stop.signum} at step {training.runner.completed}/{steps}, all saved",
+                where=str(path), do="run the same command to go on",
+            )  # fmt: skip
+    marker = Marker(**_expected(run, index, steps), checkpoint=path.name, checkpoint_sha256=file_sha256(path))
+    write_marker(directory, marker)
+    return marker
+
+
+def _expected(run: Run, index: int, steps: int) -> dict[str, object]:
+    return {
+        "stage": "train", "fold": index, "config_digest": run.config_digest,
+        "data_fingerprint": run.data_fingerprint, "steps": steps,
+    }  # fmt: skip
+
+
+def _find_checkpoint(training: Training, resume_from: Path | None) -> Checkpoint | None:
+    if resume_from is not None:
+        found = read_foxc(resume_from)
+    else:
+        newest = training.store.newest_valid()
+        if newest is None:
+            return None
+        found = newest[1]
+    require_identity(
+        found, config_digest=training.run.config_digest, data_fingerprint=training.run.data_fingerprint
+    )
+    return found
+
+
+def _resume(training: Training, checkpoint: Checkpoint, journal: Journal) -> None:
+    restore(checkpoint, training.learner, training.state)
+    training.runner.completed = checkpoint.step
+    journal.resumed(checkpoint.step, checkpoint.path)
+
+
+def _train_steps(training: Training, steps: int, journal: Journal, stop: StopRequest) -> None:
+    run, runner = training.run.config.run, training.runner
+    drained = runner.completed
+    while runner.completed < steps and stop.signum is None:
+        runner.advance()
+        now = runner.completed
+        save_due = run.checkpoint_every > 0 and now % run.checkpoint_every == 0 and now < steps
+        if save_due or now % run.log_every == 0 or now - drained == RECORD_RING or now == steps:
+            drained = _drain(training, journal, drained)
+        if save_due:
+            try:
+                training.save(journal)
+            except AlphaError as error:  # a failed periodic save must not stop training: the last two stay
+                training.failed_saves += 1
+                journal.warn(f"checkpoint {training.failed_saves} not saved: {error}")
+    _drain(training, journal, drained)
+
+
+def _drain(training: Training, journal: Journal, drained: int) -> int:
+    """Copies the records of steps `drained + 1 .. completed` from the device ring to the journal."""
+    now = training.runner.completed
+    if now > drained:
+        ring = training.state.records.cpu().numpy()
+        journal.drain(ring[np.arange(drained, now) % RECORD_RING], METRIC_NAMES, drained + 1)
+    return now
+
+
+def _write_header(journal: Journal, training: Training) -> None:
+    device = training.state.step.device
+    on_gpu = device.type == "cuda"
+    arch = "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if on_gpu else "cpu"
+    name = torch.cuda.get_device_name(device) if on_gpu else platform.machine()
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    config = training.run.config
+    journal.header(config, training.run.code_sha, versions, name, arch, config.learn.seed)

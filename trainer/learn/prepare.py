@@ -1,0 +1,71 @@
+"""The prepare stage: data to feature cache to walk-forward windows to `run.json`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trainer.config import Config
+from trainer.data.cache import Cache, build_cache
+from trainer.data.synthetic import write_market
+from trainer.data.windows import Window, plan_windows, train_test
+from trainer.errors import InputError
+from trainer.learn.markers import Marker, write_marker
+from trainer.learn.progress import code_sha
+from trainer.learn.run import FoldRows, Run, WindowRows
+
+Progress = Callable[[str, int, int], None]
+"""`(what, done, total)` in units of the work at hand."""
+
+
+def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progress) -> Run:
+    """Builds or reuses the cache and fixes the run; a second call with the same config and data is quick.
+
+    Raises InputError (bad data, unusable paths) and MismatchError (the directory holds another run).
+    """
+    source, trades = _source(config, cache_root, on_progress)
+
+    def on_bytes(done: int, total: int) -> None:
+        on_progress("cache", done, total)
+
+    cache = build_cache(config, source, cache_root, trades, on_bytes)
+    run = Run(
+        config=config,
+        config_digest=config.digest(),
+        data_fingerprint=cache.fingerprint,
+        code_sha=code_sha(),
+        cache_dir=cache.path.resolve(),
+        folds=_folds(cache, config),
+    )
+    run.save(run_dir)
+    write_marker(
+        run_dir, Marker(stage="prepare", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint)
+    )
+    return run
+
+
+def _source(config: Config, cache_root: Path, on_progress: Progress) -> tuple[Path, Path | None]:
+    """The mbp-10 source and, if separate, the trades; a synthetic market is written first."""
+    if config.run.mbp10_data_dir is not None:
+        trades = config.run.trades_data_dir
+        return config.run.mbp10_data_dir, None if trades == config.run.mbp10_data_dir else trades
+    if config.market_source is None:
+        raise InputError("no data given", where="--mbp10-data-dir", do="give order-book files or --market planted")
+    key = config.model_copy(update={"learn": type(config.learn)()}).digest()
+    directory = cache_root / f"{config.market_source}-{key}"
+
+    def on_session(done: int, total: int) -> None:
+        on_progress("market", done, total)
+
+    write_market(config, directory, on_session)
+    return directory, None
+
+
+def _folds(cache: Cache, config: Config) -> tuple[FoldRows, ...]:
+    windows = plan_windows(cache, config)
+    pairs = (train_test(cache, windows, k, config) for k in range(config.data.folds))
+    return tuple(FoldRows(train=_rows(train), test=_rows(test)) for train, test in pairs)
+
+
+def _rows(window: Window) -> WindowRows:
+    return WindowRows(
+        start_row=window.start_row, end_row=window.end_row, start_ns=window.start_ns, end_ns=window.end_ns
+    )

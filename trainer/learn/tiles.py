@@ -1,0 +1,42 @@
+"""Evaluation tiles: the test window cut so that every row is replayed exactly once (SYSTEM.md section 10)."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainer.config import Config
+from trainer.market.tape import Tape
+
+
+class Tiles(NamedTuple):
+    """`[M]` tiles in time order, in tape rows. A tile never crosses a segment."""
+
+    start_row: NDArray[np.int64]
+    limit_row: NDArray[np.int64]  # last row, inclusive; the next tile of the segment starts there
+
+    def __len__(self) -> int:
+        return len(self.start_row)
+
+
+def cut_tiles(tape: Tape, start_row: int, config: Config) -> Tiles:
+    """Cuts each segment from `start_row` on into tiles of `evaluate.tile_decisions` decisions.
+
+    The last tile of a segment may be shorter. It is not merged into its neighbour: how long a tile may become
+    would then tell the agent how many rows follow. Reads the segments' bounds only.
+    """
+    first, exit_row = tape.first_row.cpu().numpy(), tape.exit_row.cpu().numpy()
+    length = config.evaluate.tile_decisions * config.data.decision_rows
+    bounds = np.flatnonzero(np.diff(first)) + 1
+    starts, limits = [], []
+    for low, high in zip(np.r_[0, bounds], np.r_[bounds, len(first)], strict=True):
+        begin, end = max(int(low), start_row), int(exit_row[low])
+        if begin >= min(end, high):
+            continue
+        cuts = np.arange(begin, end, length)
+        starts.append(cuts)
+        limits.append(np.r_[cuts[1:], end])
+    if not starts:
+        empty = np.empty(0, np.int64)
+        return Tiles(empty, empty)
+    return Tiles(np.concatenate(starts).astype(np.int64), np.concatenate(limits).astype(np.int64))

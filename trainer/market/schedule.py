@@ -1,0 +1,99 @@
+"""When things happen on a tape: fill rows, forced exits, announced ends, elapsed time, the mid's range.
+
+Plain numpy, computed once per window. Sources: SYSTEM.md sections 3 and 14.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import lfilter
+
+# The smallest move a mid can make: keeps ranges positive on a book that stands still.
+MIN_RANGE_TICKS = 0.5
+MAX_ELAPSED = 20.0
+
+Ints = npt.NDArray[np.int64]
+
+
+class Span(NamedTuple):
+    """One segment's rows `[first, end)` on the tape, and how it ends."""
+
+    first: int
+    end: int
+    session: int
+    close_ns: int  # session close, UTC ns
+    ends_in_gap: bool  # same instrument and session go on after an unannounced gap
+
+
+def first_rows(spans: Sequence[Span]) -> Ints:
+    """First row of each row's segment, `[R] int64`."""
+    return np.concatenate([np.full(s.end - s.first, s.first, np.int64) for s in spans])
+
+
+def fill_rows(ts_ns: Ints, latency_ns: int) -> Ints:
+    """First row strictly after t at or after `ts[t] + latency`, `[R] int64`; R where there is none."""
+    at_or_after = np.searchsorted(ts_ns, ts_ns + latency_ns, side="left")
+    return np.maximum(at_or_after, np.arange(1, len(ts_ns) + 1)).astype(np.int64)
+
+
+def plan_exits(
+    ts_ns: Ints, spans: Sequence[Span], end_ns: int, latency_ns: int
+) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
+    """Exit row `[R]`, whether it follows a gap `[R]`, announced end `[R]` ns.
+
+    An announced end (session close, roll, window end) is left one latency early, at the book standing then.
+    A gap is not announced: leaving before it would be look-ahead, so its exit is the next segment's first
+    row. A row past its segment's exit gets itself: a lane never decides there.
+    """
+    row = np.arange(len(ts_ns), dtype=np.int64)
+    exit_row, is_gap, close = row.copy(), np.zeros(len(ts_ns), np.bool_), np.empty(len(ts_ns), np.int64)
+    for span, after in zip(spans, [*spans[1:], None], strict=True):
+        rows = slice(span.first, span.end)
+        close[rows] = announced = _announced_end(ts_ns, span, after, end_ns)
+        if span.ends_in_gap and after is not None:
+            exit_row[rows], is_gap[rows] = after.first, True
+            continue
+        standing = np.searchsorted(ts_ns[rows], announced - latency_ns, side="right") - 1
+        exit_row[rows] = np.maximum(row[rows], span.first + standing)
+    return exit_row, is_gap, close
+
+
+def _announced_end(ts_ns: Ints, span: Span, after: Span | None, end_ns: int) -> int:
+    end = min(span.close_ns, end_ns)
+    rolls = after is not None and after.session == span.session and not span.ends_in_gap
+    # A roll within a session is on the calendar: its time is that of the first row of the next contract.
+    return min(end, int(ts_ns[after.first])) if after is not None and rolls else end
+
+
+def elapsed_units(ts_ns: Ints, first: Ints, scale_s: float) -> npt.NDArray[np.float32]:
+    """Seconds since the segment's previous row over `scale_s`, clipped to [0, 20]; 0 at first rows."""
+    seconds = np.diff(ts_ns, prepend=ts_ns[:1]) * 1e-9
+    seconds[first == np.arange(len(first))] = 0.0
+    return np.clip(seconds / scale_s, 0.0, MAX_ELAPSED).astype(np.float32)
+
+
+def mid_range(
+    bid: npt.NDArray[np.int32],
+    ask: npt.NDArray[np.int32],
+    spans: Sequence[Span],
+    decision_rows: int,
+    decay_decisions: float,
+) -> npt.NDArray[np.float32]:
+    """EMA over rows of (max - min of the mid over the last `decision_rows` rows), ticks, `[R] float32`, > 0.
+
+    Row t reads rows <= t of its own segment. The EMA is bias-corrected, so that the first rows of a segment
+    are an average of what was seen rather than a slow rise from zero.
+    """
+    mid = (bid.astype(np.float64) + ask) / 2
+    keep = 1.0 - 1.0 / (decay_decisions * decision_rows)
+    out = np.empty(len(mid), np.float32)
+    for span in spans:
+        own = mid[span.first : span.end]
+        padded = np.concatenate([np.full(decision_rows - 1, own[0]), own])
+        window = np.lib.stride_tricks.sliding_window_view(padded, decision_rows)
+        spread = window.max(axis=1) - window.min(axis=1)
+        mean = lfilter([1 - keep], [1, -keep], spread) / (1 - keep ** np.arange(1, len(own) + 1))
+        out[span.first : span.end] = np.maximum(mean, MIN_RANGE_TICKS)
+    return out

@@ -1,0 +1,55 @@
+"""Named starting points: run presets and instruments."""
+
+from decimal import Decimal
+
+from trainer.config import (
+    AgentConfig,
+    Config,
+    DataConfig,
+    EvaluateConfig,
+    InstrumentConfig,
+    LearnConfig,
+    RunConfig,
+    SyntheticConfig,
+)
+
+INSTRUMENTS = {
+    "ES": InstrumentConfig(
+        name="ES", tick_size=Decimal("0.25"), tick_value=12.50, fee_per_lot=2.00, calendar="CME_Equity"
+    ),
+    # One lot is one share; an entry orders a round lot of 100. The fee is a typical per-share rate.
+    "equity": InstrumentConfig(
+        name="equity",
+        tick_size=Decimal("0.01"),
+        tick_value=0.01,
+        fee_per_lot=0.0035,
+        calendar="NYSE",
+        unit_lots=100,
+    ),
+    # The generated market (SYSTEM.md section 12): costs, sessions and tick of ES.
+    "synthetic": InstrumentConfig(
+        name="synthetic", tick_size=Decimal("0.25"), tick_value=12.50, fee_per_lot=2.00, calendar="CME_Equity"
+    ),
+}
+
+
+def default() -> Config:
+    """The documents' dimensions: 1,024 lanes, D 128, K 32, a decision every 32 rows."""
+    return Config()
+
+
+def demo() -> Config:
+    """Small enough for two CPU cores in minutes: B 64, D 64, K 16, a decision every 8 rows."""
+    return Config(
+        preset="demo",
+        market_source="planted",
+        synthetic=SyntheticConfig(rows_per_session=65_536),
+        data=DataConfig(decision_rows=8, window_rows=16, horizons=(1, 2, 4)),
+        agent=AgentConfig(hidden=64, buckets=(22, 21, 21), ssd_state=16, head_hidden=64),
+        learn=LearnConfig(n_backtests=64, per_capacity=16_384, batch_size=256),
+        evaluate=EvaluateConfig(bootstrap_resamples=1000),
+        run=RunConfig(n_steps=1500, log_every=25, checkpoint_every=250),
+    )
+
+
+PRESETS = {"default": default, "demo": demo}
