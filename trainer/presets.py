@@ -9,6 +9,7 @@ from trainer.config import (
     EvaluateConfig,
     InstrumentConfig,
     LearnConfig,
+    MarketConfig,
     RunConfig,
     SyntheticConfig,
 )
@@ -45,10 +46,13 @@ def demo() -> Config:
         market_source="planted",
         synthetic=SyntheticConfig(rows_per_session=65_536),
         data=DataConfig(decision_rows=8, window_rows=16, horizons=(1, 2, 4)),
+        # One unit: a market whose signal lives for one decision makes a pyramiding trader order nearly every
+        # decision, outside the gate's hold range (docs/decisions/hold-percent.md).
+        market=MarketConfig(num_units=1),
         agent=AgentConfig(hidden=64, buckets=(22, 21, 21), ssd_state=16, head_hidden=64),
         learn=LearnConfig(n_backtests=64, per_capacity=16_384, batch_size=256),
         evaluate=EvaluateConfig(bootstrap_resamples=1000),
-        run=RunConfig(n_steps=1500, log_every=25, checkpoint_every=250),
+        run=RunConfig(n_steps=800, log_every=25, checkpoint_every=100),
     )
 
 

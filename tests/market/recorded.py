@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from tests.oracles.market import History, Rules, Segment
+from tests.oracles.history import History, Rules, Segment
 from trainer.config import Config, InstrumentConfig
 from trainer.market import Outcome, Tape, feasible_actions, reset_lanes, risk_stage, step_lanes
 from trainer.market.schedule import Span

@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tests.market.recorded import Recorded, random_market, steady
-from tests.oracles.market import Lane, Report
+from tests.market.recorded import MS, Recorded, random_market, record, steady
+from tests.oracles.market import Lane
+from tests.oracles.records import Report
+from trainer.data.cache import Cache
 from trainer.errors import InputError
 from trainer.market import (
     Lanes,
@@ -105,17 +106,16 @@ def check_outcome(out: Outcome, index: int, report: Report) -> None:
         assert out.trades.r[index, column].item() == pytest.approx(closed.r, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=seeds)
-def test_step_equals_scalar_oracle_on_random_markets(seed: int) -> None:
-    m, rng = market_of(seed), np.random.default_rng(seed + 1)
+def replay_both(m: Recorded, seed: int, num_steps: int) -> Lanes:
+    """Random feasible actions on the device and in the oracle; every state and report must agree."""
+    rng = np.random.default_rng(seed)
     anchors = m.tape.anchors.numpy()
-    starts, limits = rng.choice(anchors, NUM_LANES), rng.integers(20, 200, NUM_LANES)
-    limits = np.maximum(limits, starts + 1)
+    starts = rng.choice(anchors, NUM_LANES)
+    limits = starts + rng.integers(1, 150, NUM_LANES)
     left = rng.integers(3, 15, NUM_LANES)
     oracles = [Lane(m.history, int(s), int(e), int(n)) for s, e, n in zip(starts, limits, left, strict=True)]
     lanes = reset_lanes(m.tape, *map(torch.from_numpy, (starts, limits, left)), m.config.market)
-    for _ in range(NUM_STEPS):
+    for _ in range(num_steps):
         mean, ratio = float(rng.choice([0.0, 1.5, 4.0])), float(rng.choice([0.5, 2.0]))
         allowed = feasible_actions(m.tape, lanes, m.config.market).numpy()
         assert [set(np.flatnonzero(a)) for a in allowed] == [lane.feasible() for lane in oracles]
@@ -132,6 +132,32 @@ def test_step_equals_scalar_oracle_on_random_markets(seed: int) -> None:
         for i, lane in enumerate(oracles):
             check_outcome(out, i, lane.step(int(action[i]), int(fresh[i])))
             check_lane(lanes, i, lane)
+    return lanes
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_step_equals_scalar_oracle_on_random_markets(seed: int) -> None:
+    replay_both(market_of(seed), seed + 1, NUM_STEPS)
+
+
+def test_step_equals_scalar_oracle_on_a_real_book(hour_cache: Cache) -> None:
+    """Orders of 12 lots walk several of the ten levels of a recorded hour."""
+    rows = slice(0, 500)
+
+    def side(px: np.ndarray, sz: np.ndarray) -> list[list[tuple[int, int]]]:
+        return np.stack([px[rows], sz[rows]], 2).tolist()
+
+    m = record(
+        (hour_cache.ts_ns[rows] // MS).tolist(),
+        side(hour_cache.bid_px, hour_cache.bid_sz),
+        side(hour_cache.ask_px, hour_cache.ask_sz),
+        decision_rows=8,
+        unit_lots=12,
+        fee_ticks=0.16,
+    )
+    lanes = replay_both(m, 1, 60)
+    assert (lanes.fee_lots > 100).all(), "every lane traded"
 
 
 def changed_after(m: Recorded, row: int, seed: int) -> Recorded:
@@ -217,17 +243,16 @@ def test_money_is_conserved(seed: int) -> None:
 
 
 def test_step_needs_no_host_read_and_no_data_dependent_shape() -> None:
-    """Under fake tensors any read of a value or shape that depends on one raises."""
+    """On the meta device, which holds no values, reading one or a shape that depends on one raises."""
     m = steady(60)
     lanes = reset_lanes(m.tape, torch.tensor([3, 4]), None, torch.tensor([9, 9]), m.config.market)
-    with FakeTensorMode() as mode:
-        tape = Tape(*map(mode.from_tensor, m.tape))
-        lanes = Lanes(*map(mode.from_tensor, lanes))
-        ratio, action = mode.from_tensor(torch.tensor(2.0)), mode.from_tensor(torch.tensor([1, 2]))
-        assert feasible_actions(tape, lanes, m.config.market).shape == (2, 11)
-        assert context_features(tape, lanes, ratio, m.config.market, m.instrument).shape == (2, 16)
-        action, _ = risk_stage(tape, lanes, action, ratio, ratio, m.config.market)
-        after, out = step_lanes(tape, lanes, action, action, m.config, m.instrument)
-    assert [v.dtype for v in after] == [v.dtype for v in lanes]
-    assert [v.shape for v in after] == [v.shape for v in lanes]
+    tape = Tape(*(value.to("meta") for value in m.tape))
+    lanes = Lanes(*(value.to("meta") for value in lanes))
+    ratio, action = torch.tensor(2.0, device="meta"), torch.tensor([1, 2], device="meta")
+    assert feasible_actions(tape, lanes, m.config.market).shape == (2, 11)
+    assert context_features(tape, lanes, ratio, m.config.market, m.instrument).shape == (2, 16)
+    assert observe(tape, lanes.cursor, 4)[0].shape == (2, 4, 40)
+    action, _ = risk_stage(tape, lanes, action, ratio, ratio, m.config.market)
+    after, out = step_lanes(tape, lanes, action, action, m.config, m.instrument)
+    assert [(v.dtype, v.shape) for v in after] == [(v.dtype, v.shape) for v in lanes]
     assert out.reward_ticks.dtype == torch.float64

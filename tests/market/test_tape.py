@@ -1,14 +1,17 @@
 """Tapes: look-back, anchors, observations, and a tape made from a real cache."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from tests.market.recorded import MS, record, steady
+from trainer.config import Config
+from trainer.data.cache import Cache
+from trainer.data.labels import compute_labels
+from trainer.data.normaliser import Normaliser
+from trainer.data.windows import plan_windows
 from trainer.errors import InputError
-from trainer.market import observe
+from trainer.market import build_tape, observe, tape_info
 from trainer.market.schedule import Span
 
 
@@ -47,16 +50,8 @@ def test_columns_are_views_of_the_book() -> None:
     assert tape.bid_px.untyped_storage().data_ptr() == tape.book.untyped_storage().data_ptr()
 
 
-def test_tape_of_a_real_hour_agrees_with_its_cache(shared_data: Path, tmp_path: Path) -> None:
-    from trainer.config import Config
-    from trainer.data.cache import build_cache
-    from trainer.data.labels import compute_labels
-    from trainer.data.normaliser import Normaliser
-    from trainer.data.windows import plan_windows
-    from trainer.market import build_tape, tape_info
-
-    config = Config().replaced(data={"decision_rows": 8, "window_rows": 16, "horizons": [1, 2, 4]})
-    cache = build_cache(config, shared_data / "ESH4_20231225.mbp-10.dbn.zst", tmp_path)
+def test_tape_of_a_real_hour_agrees_with_its_cache(hour_cache: Cache, hour_config: Config) -> None:
+    cache, config = hour_cache, hour_config
     window = plan_windows(cache, config)[1]
     info = tape_info(window, config)
     rows = slice(info.first_cache_row, window.end_row)

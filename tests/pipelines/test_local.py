@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +25,9 @@ REPOSITORY = FAKE.parents[2]
 class Launched:
     """One finished launch: exit code, streams and the calls that the fake trainer saw."""
 
-    def __init__(self, run_dir: Path, **options: object) -> None:
+    def __init__(self, run_dir: Path, **options: Any) -> None:
         stdout, stderr = io.StringIO(), io.StringIO()
-        given = {"preset": "demo", "runs": run_dir.parent, "run_id": run_dir.name, **options}
+        given: dict[str, Any] = {"preset": "demo", "runs": run_dir.parent, "run_id": run_dir.name, **options}
         self.code = launch(
             LaunchOptions(**given, trainer_command=(sys.executable, "-S", str(FAKE))), stdout, stderr
         )
@@ -166,26 +169,33 @@ def test_a_second_runner_on_the_directory_is_refused_with_one_line(run_dir: Path
     assert Launched(run_dir, folds=1).code == 0  # free again
 
 
-def start_cli(run_dir: Path, **environment: str) -> subprocess.Popen[str]:
-    """The runner as a process of its own, because it installs signal handlers."""
+@contextmanager
+def started(run_dir: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """The runner as a process of its own, because it installs signal handlers; ended at the latest here."""
     code = (
         "import sys; from pathlib import Path; from pipelines.launch import LaunchOptions, launch\n"
-        f"sys.exit(launch(LaunchOptions(preset='demo', folds=2, jobs=2, runs=Path({str(run_dir.parent)!r}),"
-        f" run_id={run_dir.name!r}, trainer_command=(sys.executable, '-S', {str(FAKE)!r}))))"
+        f"options = LaunchOptions(preset='demo', folds=2, jobs=2, runs=Path({str(run_dir.parent)!r}),"
+        f" run_id={run_dir.name!r}, trainer_command=(sys.executable, '-S', {str(FAKE)!r}))\n"
+        "sys.exit(launch(options, sys.stdout, sys.stderr))"
     )
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=REPOSITORY,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as runner:
+        try:
+            yield runner
+        finally:
+            runner.kill()
 
 
-def wait_for(path: Path) -> None:
-    deadline_s = time.monotonic() + 20
+def wait_for(path: Path, runner: subprocess.Popen[str]) -> None:
+    deadline_s = time.monotonic() + 30
     while not path.exists():
+        assert runner.poll() is None, f"the runner ended: {runner.communicate()[1]}"
         assert time.monotonic() < deadline_s, f"{path} never appeared"
         time.sleep(0.02)
 
@@ -193,27 +203,29 @@ def wait_for(path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_stages_which_save(tmp_path: Path, number: signal.Signals) -> None:
     run_dir = tmp_path / "run"
-    runner = start_cli(run_dir, FAKE_WAIT="train")
-    for fold in range(2):
-        wait_for(run_dir / f"waiting-train{fold}")
-    runner.send_signal(number)
-    out, err = runner.communicate(timeout=20)
+    with started(run_dir, FAKE_WAIT="train") as runner:
+        for fold in range(2):
+            wait_for(run_dir / f"waiting-train{fold}", runner)
+        runner.send_signal(number)
+        out, err = runner.communicate(timeout=20)
     assert runner.returncode == 75, err
     assert (run_dir / "saved-train0").exists()
     assert (run_dir / "saved-train1").exists()
     assert out == ""
+    assert "fold0 train | interrupted (exit 75): interrupted: saved" in err
     assert sorted(begun(run_dir)) == ["prepare", "train0", "train1"]  # nothing began after the signal
 
 
 def test_orphans_of_a_killed_runner_keep_the_lock(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    runner = start_cli(run_dir, FAKE_WAIT="train")
-    wait_for(run_dir / "waiting-train0")
-    runner.kill()
-    runner.communicate(timeout=10)
-    with pytest.raises(InputError, match="another run is writing here"), run_lock(run_dir):
-        pass
-    stop_orphans(run_dir)
+    with started(run_dir, FAKE_WAIT="train") as runner:
+        wait_for(run_dir / "waiting-train0", runner)
+        runner.kill()
+    try:
+        with pytest.raises(InputError, match="another run is writing here"), run_lock(run_dir):
+            pass
+    finally:
+        stop_orphans(run_dir)
 
 
 def stop_orphans(run_dir: Path) -> None:

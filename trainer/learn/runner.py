@@ -7,11 +7,13 @@ full, captured after. Capturing earlier once cost the documents a factor of 48.
 import os
 
 import torch
+import torch._inductor.config
 
 from trainer.config import Config
 from trainer.learn.learner import Learner
 from trainer.learn.state import TrainState, copy_into
 from trainer.learn.step import Parts, step
+from trainer.types import NUM_LEVELS
 
 
 def capture_step(config: Config) -> int:
@@ -28,6 +30,9 @@ def configure_device(device: torch.device) -> None:
     if device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.set_float32_matmul_precision("high")
+        # Sums over the book's 10 levels become plain arithmetic: Triton 3.6 fails to compile 64-bit reductions
+        # of that length fused with what surrounds them.
+        torch._inductor.config.unroll_reductions_threshold = 2 * NUM_LEVELS
     else:
         torch.set_num_threads(1)  # sums differ between thread counts, and folds run side by side
 

@@ -24,7 +24,9 @@ class Depth(NamedTuple):
 
 def take(sizes: Tensor, lots: Tensor) -> Tensor:
     """Lots taken from each slot of `sizes [B, S] int64`, first slot first, `lots [B] int64` in all."""
-    before = sizes.cumsum(1) - sizes
+    slot = torch.arange(sizes.shape[1], device=sizes.device)
+    # A masked sum, not `cumsum`: Triton 3.6 fails on a 64-bit scan fused with what surrounds it here.
+    before = torch.where(slot[:, None] > slot, sizes[:, None, :], 0).sum(2)
     return torch.minimum((lots[:, None] - before).clamp(min=0), sizes)
 
 
@@ -52,10 +54,10 @@ def look(tape: Tape, row: Tensor, side: Tensor, used_keys: Tensor, used_lots: Te
 
 
 def remember(
-    depth: Depth, taken: Tensor, side: Tensor, used_keys: Tensor, used_lots: Tensor
+    depth: Depth, taken: Tensor, any_taken: Tensor, side: Tensor, used_keys: Tensor, used_lots: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The memory after `taken [B, L] int64` lots left `depth` on `side [B]`; unchanged where nothing did."""
+    """The memory after `taken [B, L]` lots left `depth` on `side [B]`; kept where not `any_taken [B]`."""
     both = torch.arange(2, device=side.device)
-    touched = ((side[:, None] == both) & (taken.sum(1, keepdim=True) > 0))[:, :, None]
+    touched = ((side[:, None] == both) & any_taken[:, None])[:, :, None]
     keys = torch.where(touched, depth.key[:, None], used_keys)
     return keys, torch.where(touched, (depth.used + taken)[:, None], used_lots)

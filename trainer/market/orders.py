@@ -96,9 +96,9 @@ def fill_order(
     taker_side = (direction > 0).long()
     depth = look(tape, row, taker_side, lanes.used_keys, lanes.used_lots)
     taken = take(depth.left, asked)
-    keys, used = remember(depth, taken, taker_side, lanes.used_keys, lanes.used_lots)
-    reduces = direction * lanes.lots < 0
-    close_lots = torch.minimum(taken.sum(1), lanes.lots.abs()) * reduces
+    filled = taken.sum(1)
+    keys, used = remember(depth, taken, filled > 0, taker_side, lanes.used_keys, lanes.used_lots)
+    close_lots = torch.minimum(filled, lanes.lots.abs()) * (direction * lanes.lots < 0)
     close_notional = (take(depth.left, close_lots) * depth.px).sum(1)
     trail = tape.range_ticks[row].double() * market.trail_range_multiple
     fill = Fill(
@@ -108,7 +108,7 @@ def fill_order(
         asked_lots=asked,
         close_lots=close_lots,
         close_notional=close_notional,
-        open_lots=taken.sum(1) - close_lots,
+        open_lots=filled - close_lots,
         open_notional=(taken * depth.px).sum(1) - close_notional,
         best_px=tape.book[row, :, 0, 0].long(),
         trail_ticks=trail.clamp(min=market.trail_min_ticks),

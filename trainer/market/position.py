@@ -13,7 +13,7 @@ from trainer.market.tape import Tape
 
 def net_ticks(cash: Tensor, fee_lots: Tensor, fee_ticks: float) -> Tensor:
     """Money after fees in tick lots, float64: an int64 tensor times a Python float would be float32."""
-    return cash.double() - fee_lots.double() * fee_ticks
+    return cash - fee_lots.double() * fee_ticks
 
 
 class Mark(NamedTuple):

@@ -21,7 +21,10 @@ MAX_PRICE_TICKS = 2**31 - 1
 
 
 class _Interval(NamedTuple):
+    action: Tensor  # [B] int64
+    ordered: Tensor  # [B] bool, the action sends an order
     until: Tensor  # [B] int64, row the step ends at
+    ts_ns: Tensor  # [B] int64, its time
     exits: Tensor  # [B] bool, the lane is forced flat there and re-anchored
     at_gap: Tensor  # [B] bool, that row is behind an unannounced gap
 
@@ -37,26 +40,27 @@ def step_lanes(
     `Outcome.row`.
     """
     market, fee_ticks = config.market, instrument.fee_ticks
-    sent = _send(tape, lanes, action, market)
-    interval = _advance(tape, sent, config.data.decision_rows)
+    interval = _advance(tape, lanes, action, config.data.decision_rows)
+    sent = _send(tape, lanes, interval, market)
     sent, fill = fill_order(tape, sent, interval.until, interval.at_gap, market, instrument.unit_lots)
-    times = tape.ts_ns[torch.stack([fill.row, interval.until], 1)]
-    held = apply_fill(sent, fill, times[:, 0])
+    fill_ns = tape.ts_ns[fill.row]
+    held = apply_fill(sent, fill, fill_ns)
     mark = mark_position(tape, held, interval.until)
+    times = torch.stack([fill_ns, interval.ts_ns], 1)
     trades = closed_trades(sent, held, fill, mark, interval.exits, times, fee_ticks)
     marked = _mark(_count_defects(held, sent, fill, mark, interval), mark, fee_ticks)
-    marked = _track(marked, trades, action, fill, interval, market)
-    settled = _settle(marked, mark, trades, interval, fee_ticks)
-    outcome = _report(lanes, sent, marked, settled, fill, mark, trades, interval, action, times, config)
+    marked = _track(marked, trades, fill, interval, market.recent_rate)
+    settled = _settle(marked, mark, interval, fee_ticks)
+    outcome = _report(lanes, sent, marked, settled, fill, mark, trades, interval, market.drawdown_penalty)
     return reanchor(settled, interval.exits, anchors, market.episode_decisions), outcome
 
 
-def _send(tape: Tape, lanes: Lanes, action: Tensor, market: MarketConfig) -> Lanes:
+def _send(tape: Tape, lanes: Lanes, interval: _Interval, market: MarketConfig) -> Lanes:
     """Move trails, put a new order in flight, and let one decision pass for everything that counts them."""
-    ordered = is_any(action, ORDERS) > 0
+    ordered = interval.ordered
     return lanes._replace(
-        unit_trail_steps=move_trails(lanes, action, market),
-        pending_action=torch.where(ordered, action, lanes.pending_action),
+        unit_trail_steps=move_trails(lanes, interval.action, market),
+        pending_action=torch.where(ordered, interval.action, lanes.pending_action),
         pending_row=torch.where(ordered, tape.fill_row[lanes.cursor], lanes.pending_row),
         pending_age=(lanes.pending_age + (lanes.pending_action != 0)).masked_fill(ordered, 0),
         age=lanes.age + (lanes.lots != 0),
@@ -65,13 +69,15 @@ def _send(tape: Tape, lanes: Lanes, action: Tensor, market: MarketConfig) -> Lan
     )
 
 
-def _advance(tape: Tape, lanes: Lanes, decision_rows: int) -> _Interval:
+def _advance(tape: Tape, lanes: Lanes, action: Tensor, decision_rows: int) -> _Interval:
+    """How far the step reaches, and whether the lane is forced to exit there."""
     exit_row = tape.exit_row[lanes.cursor]
     until = torch.minimum(torch.minimum(lanes.cursor + decision_rows, exit_row), lanes.limit_row)
     # A lane parked at or behind its tile's end stays there: it can do nothing but be re-anchored.
     until = torch.maximum(until, lanes.cursor)
-    exits = (until == exit_row) | (until >= lanes.limit_row) | (lanes.episode_left <= 0)
-    return _Interval(until, exits, (until == exit_row) & tape.exit_is_gap[lanes.cursor])
+    exits = (until == exit_row) | (until >= lanes.limit_row) | (lanes.episode_left <= 1)
+    at_gap = (until == exit_row) & tape.exit_is_gap[lanes.cursor]
+    return _Interval(action, is_any(action, ORDERS) > 0, until, tape.ts_ns[until], exits, at_gap)
 
 
 def _count_defects(held: Lanes, sent: Lanes, fill: Fill, mark: Mark, interval: _Interval) -> Lanes:
@@ -106,13 +112,10 @@ def _mark(lanes: Lanes, mark: Mark, fee_ticks: float) -> Lanes:
     )
 
 
-def _track(
-    lanes: Lanes, trades: Trades, action: Tensor, fill: Fill, interval: _Interval, market: MarketConfig
-) -> Lanes:
+def _track(lanes: Lanes, trades: Trades, fill: Fill, interval: _Interval, rate: float) -> Lanes:
     """Shares of orders and wins, last trade, and the order still in flight."""
     closed, won = trades.closed[:, 0], (trades.pnl_ticks[:, 0] > 0).double()
-    rate = market.recent_rate
-    order_share = lanes.order_share + rate * (is_any(action, ORDERS) - lanes.order_share)
+    order_share = lanes.order_share + rate * (interval.ordered.double() - lanes.order_share)
     win_share = torch.where(closed, lanes.win_share + rate * (won - lanes.win_share), lanes.win_share)
     return lanes._replace(
         cursor=interval.until,
@@ -124,7 +127,7 @@ def _track(
     )
 
 
-def _settle(lanes: Lanes, mark: Mark, trades: Trades, interval: _Interval, fee_ticks: float) -> Lanes:
+def _settle(lanes: Lanes, mark: Mark, interval: _Interval, fee_ticks: float) -> Lanes:
     """Close what is held by lanes that exit: cash, fees and equity of the account."""
     forced = interval.exits & (lanes.lots != 0)
     cash = lanes.cash_ticks + mark.close_ticks.masked_fill(~forced, 0)
@@ -149,9 +152,7 @@ def _report(
     mark: Mark,
     trades: Trades,
     interval: _Interval,
-    action: Tensor,
-    times: Tensor,
-    config: Config,
+    penalty_rate: float,
 ) -> Outcome:
     filled, notional = fill.close_lots + fill.open_lots, fill.close_notional + fill.open_notional
     forced = marked.lots - settled.lots
@@ -159,15 +160,15 @@ def _report(
     fill_mid = (filled * fill.best_px.sum(1)).double() / 2
     close_marked = marked.equity_ticks - mark.mid_ticks + mark.close_ticks
     return Outcome(
-        executed=action,
-        ordered=is_any(action, ORDERS) > 0,
+        executed=interval.action,
+        ordered=interval.ordered,
         reward_ticks=settled.equity_ticks - start.equity_ticks,
-        drawdown_penalty=(settled.unrealized_r.clamp(max=0) * config.market.drawdown_penalty).float(),
+        drawdown_penalty=(settled.unrealized_r.clamp(max=0) * penalty_rate).float(),
         unrealized_r=settled.unrealized_r.float(),
         done=trades.closed.any(1),
         truncated=interval.exits,
         row=interval.until,
-        ts_ns=times[:, 1],
+        ts_ns=interval.ts_ns,
         equity_ticks=torch.where(forced != 0, settled.equity_ticks, close_marked),
         mid_equity_ticks=settled.equity_ticks,
         lots=settled.lots,

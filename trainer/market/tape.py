@@ -18,6 +18,7 @@ from trainer.data.normaliser import Normaliser
 from trainer.errors import InputError
 from trainer.market.schedule import Span, elapsed_units, fill_rows, first_rows, mid_range, plan_exits
 
+# Types only: the replay itself needs neither the readers nor their calendar libraries.
 if TYPE_CHECKING:
     from trainer.data.cache import Cache
     from trainer.data.windows import Window
