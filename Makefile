@@ -59,8 +59,8 @@ format: $(READY) ## Rewrite the code in the project's style.
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(READY) ## Measure training steps per second; BENCH="--preset default --device cuda".
-	$(BIN)/python -m benchmarks $(BENCH)
+bench: $(READY) ## Measure steps per second of the learning step; BENCH="--device cuda".
+	$(BIN)/python -m benchmarks.step $(BENCH)
 
 # Newest versions that pyproject.toml allows, for every platform from Python 3.11 on. No index address is written.
 LOCK = $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet --upgrade

@@ -1,8 +1,8 @@
 """Steps per second of the learning step with a full replay: `python -m benchmarks.step --device cuda`.
 
 Eager, eager in one CUDA graph, compiled, compiled in one CUDA graph, in one run on one made-up tape (random
-walk, real shapes). Rates are medians of synchronised blocks after warm-up; nothing counts before the replay is
-full. Needs torch, numpy and pydantic only.
+walk, real shapes). Rates are medians of synchronised blocks after warm-up; nothing counts before the replay
+is full. Needs torch, numpy and pydantic only.
 """
 
 import argparse
@@ -68,7 +68,9 @@ def random_walk_tape(config: Config, num_rows: int, device: torch.device) -> Tap
 
 def new_runner(config: Config, instrument: InstrumentConfig, tape: Tape) -> Runner:
     """A fresh run on the tape."""
-    learner = Learner.build(config, instrument, tape, torch.ones(len(config.data.horizons), device=tape.ts_ns.device))
+    learner = Learner.build(
+        config, instrument, tape, torch.ones(len(config.data.horizons), device=tape.ts_ns.device)
+    )
     return Runner(learner, initial_state(config, learner.agent, tape))
 
 
@@ -96,7 +98,12 @@ def measure(runner: Runner, mode: str, num_steps: int) -> Rate:
         seconds.append((time.perf_counter() - begin) / num_steps)
     step_s = statistics.median(seconds)
     return Rate(
-        mode, 1 / step_s, learn.n_backtests / step_s, learn.batch_size / step_s, step_s * 1e3, round(warm_up_s, 1)
+        mode,
+        1 / step_s,
+        learn.n_backtests / step_s,
+        learn.batch_size / step_s,
+        step_s * 1e3,
+        round(warm_up_s, 1),
     )
 
 
@@ -112,7 +119,9 @@ def profile(runner: Runner, num_steps: int = 10, num_kernels: int = 40) -> str:
     busy_us = sum(k.self_device_time_total for k in kernels)
     lines = [f"{sum(k.count for k in kernels) / num_steps:.0f} kernels a step, busy {busy_us / wall_us:.0%}"]
     for k in kernels[:num_kernels]:
-        lines.append(f"{k.self_device_time_total / num_steps:9.1f} us {k.count / num_steps:6.1f} x {k.key[:100]}")
+        lines.append(
+            f"{k.self_device_time_total / num_steps:9.1f} us {k.count / num_steps:6.1f} x {k.key[:100]}"
+        )
     return "\n".join(lines)
 
 
@@ -128,7 +137,12 @@ def environment(device: torch.device) -> dict[str, str]:
 
 
 def run(
-    config: Config, device: torch.device, modes: list[str], num_steps: int, num_rows: int, profiled: str | None = None
+    config: Config,
+    device: torch.device,
+    modes: list[str],
+    num_steps: int,
+    num_rows: int,
+    profiled: str | None = None,
 ) -> list[Rate]:
     """The rate of every mode, each from a fresh state."""
     tape, rates = random_walk_tape(config, num_rows, device), []
@@ -150,7 +164,9 @@ def run(
 
 def table(rates: list[Rate]) -> str:
     """One line a mode."""
-    lines = [f"{'mode':18} {'ms/step':>9} {'steps/s':>9} {'env steps/s':>12} {'samples/s':>11} {'warm-up s':>10}"]
+    lines = [
+        f"{'mode':18} {'ms/step':>9} {'steps/s':>9} {'env steps/s':>12} {'samples/s':>11} {'warm-up s':>10}"
+    ]
     for r in rates:
         if r.steps_per_s is None:
             lines.append(f"{r.mode:18} {'needs a GPU':>9}")
@@ -169,6 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--preset", choices=sorted(PRESETS), help="default on cuda, demo on cpu")
     parser.add_argument("--modes", default=",".join(MODES), help="comma-separated")
     parser.add_argument("--steps", type=int, help="steps of a timed block")
+    parser.add_argument("--lanes", type=int, help="B; the replay shrinks with it so that it still fills")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the tape")
     parser.add_argument("--profile", choices=list(MODES), help="also list this mode's kernels (GPU)")
     parser.add_argument("--out", type=Path, help="JSON file")
@@ -176,6 +193,10 @@ def main(argv: list[str] | None = None) -> int:
     device = torch.device(options.device)
     configure_device(device)
     config = PRESETS[options.preset or ("default" if device.type == "cuda" else "demo")]()
+    if options.lanes:
+        filled = config.learn.per_capacity // config.learn.n_backtests
+        capacity = 1 << (options.lanes * filled - 1).bit_length()
+        config = config.replaced(learn={"n_backtests": options.lanes, "per_capacity": capacity})
     agent, learn, data = config.agent, config.learn, config.data
     shapes = {"B": learn.n_backtests, "D": agent.hidden, "K": data.window_rows, "N": learn.per_capacity,
               "batch": learn.batch_size}  # fmt: skip

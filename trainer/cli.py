@@ -14,7 +14,8 @@ from trainer.errors import AlphaError, ExitCode, InputError
 from trainer.options import build_config
 
 
-@dataclass(frozen=True)
+# Not frozen, as mypy allows `cappa.command` no frozen base.
+@dataclass
 class Common:
     """Options of every stage."""
 
@@ -24,25 +25,37 @@ class Common:
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prepared(Common):
     """Options that decide what a run computes, and on which data."""
 
     preset: Annotated[str, Arg(long=True, help="Starting point: default or demo.")] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
-    market: Annotated[str | None, Arg(long=True, choices=["planted", "martingale"], help="Synthetic market.")] = None
-    mbp10_data_dir: Annotated[Path | None, Arg(long=True, help="mbp-10 file or directory (.dbn, .dbn.zst).")] = None
+    market: Annotated[
+        str | None, Arg(long=True, choices=["planted", "martingale"], help="Synthetic market.")
+    ] = None
+    mbp10_data_dir: Annotated[
+        Path | None, Arg(long=True, help="mbp-10 file or directory (.dbn, .dbn.zst).")
+    ] = None
     trades_data_dir: Annotated[Path | None, Arg(long=True, help="Separate trades directory.")] = None
-    cache_dir: Annotated[Path | None, Arg(long=True, help="Feature caches; <runs>/cache unless given.")] = None
+    cache_dir: Annotated[Path | None, Arg(long=True, help="Feature caches; <runs>/cache unless given.")] = (
+        None
+    )
     folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
     instrument: Annotated[str | None, Arg(long=True, help="Instrument preset; inferred unless given.")] = None
-    n_steps: Annotated[int | None, Arg(long=True, help="Training steps in total, resumed ones included.")] = None
+    n_steps: Annotated[int | None, Arg(long=True, help="Training steps in total, resumed ones included.")] = (
+        None
+    )
     n_backtests: Annotated[int | None, Arg(long=True, help="Lanes: market replays in parallel.")] = None
     per_capacity: Annotated[int | None, Arg(long=True, help="Transitions kept; a power of two.")] = None
-    checkpoint_every: Annotated[int | None, Arg(long=True, help="Steps between checkpoints; 0: at the end.")] = None
+    checkpoint_every: Annotated[
+        int | None, Arg(long=True, help="Steps between checkpoints; 0: at the end.")
+    ] = None
     log_every: Annotated[int | None, Arg(long=True, help="Steps between log lines.")] = None
     seed: Annotated[int | None, Arg(long=True, help="Of weights, sampling and anchors.")] = None
-    device: Annotated[str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to run.")] = None
+    device: Annotated[str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to run.")] = (
+        None
+    )
 
     def prepare(self) -> Any:
         """Prepares the run with these options; a run prepared the same way before is reused."""
@@ -54,7 +67,15 @@ class Prepared(Common):
 
     def chooses_run(self) -> bool:
         """Whether an option that belongs to preparing was given."""
-        names = ("config", "market", "mbp10_data_dir", "trades_data_dir", "folds", "instrument", "n_backtests")
+        names = (
+            "config",
+            "market",
+            "mbp10_data_dir",
+            "trades_data_dir",
+            "folds",
+            "instrument",
+            "n_backtests",
+        )
         chosen = any(getattr(self, name) is not None for name in (*names, "per_capacity", "seed"))
         return chosen or self.preset != "default"
 
@@ -65,11 +86,13 @@ class Prepared(Common):
     description="Data to feature cache to windows.\n\nExample:\n\n"
     "    python -m trainer prepare --run-dir runs/es --mbp10-data-dir es.dbn.zst --folds 3\n",
 )
-@dataclass(frozen=True)
+@dataclass
 class Prepare(Prepared):
     def execute(self) -> int:
         run = self.prepare()
-        sys.stdout.write(f"prepared: {len(run.folds)} folds, config {run.config_digest}, data {run.data_fingerprint}\n")
+        sys.stdout.write(
+            f"prepared: {len(run.folds)} folds, config {run.config_digest}, data {run.data_fingerprint}\n"
+        )
         return int(ExitCode.DONE)
 
 
@@ -79,7 +102,7 @@ class Prepare(Prepared):
     description="Train one fold; resumes from its newest valid checkpoint by itself.\n\nExample:\n\n"
     "    python -m trainer train --run-dir runs/es --fold-idx 0 --n-steps 25000\n",
 )
-@dataclass(frozen=True)
+@dataclass
 class Train(Prepared):
     fold_idx: Annotated[int, Arg(long=True, help="Fold to train.")] = 0
     resume_from: Annotated[Path | None, Arg(long=True, help="Checkpoint to go on from.")] = None
@@ -111,10 +134,12 @@ class Train(Prepared):
     description="Judge a trained fold on the window after its own.\n\nExample:\n\n"
     "    python -m trainer evaluate --run-dir runs/es --fold-idx 0\n",
 )
-@dataclass(frozen=True)
+@dataclass
 class Evaluate(Common):
     fold_idx: Annotated[int, Arg(long=True, help="Fold to evaluate.")] = 0
-    device: Annotated[str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to run.")] = None
+    device: Annotated[str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to run.")] = (
+        None
+    )
 
     def execute(self) -> int:
         from trainer.learn.evaluate import evaluate
@@ -133,10 +158,11 @@ class Evaluate(Common):
 @cappa.command(
     name="gate",
     help="The verdict over all folds.",
-    description="The verdict over all folds: exit code 0 pass, 3 fail or reject, 4 inconclusive.\n\nExample:\n\n"
+    description="The verdict over all folds: exit code 0 pass, 3 fail or reject, 4 inconclusive.\n\n"
+    "Example:\n\n"
     "    python -m trainer gate --run-dir runs/es --json\n",
 )
-@dataclass(frozen=True)
+@dataclass
 class Gate(Common):
     json: Annotated[bool, Arg(long=True, help="Print summary.json instead of the table.")] = False
 
@@ -147,13 +173,13 @@ class Gate(Common):
 
 
 @cappa.command(name="trainer", help="Train and judge an order-book agent, stage by stage.")
-@dataclass(frozen=True)
+@dataclass
 class Trainer:
     stage: Subcommands[Prepare | Train | Evaluate | Gate]
 
 
 class _Progress:
-    """`progress WHAT N/M` lines on stdout whenever a percent passed: what the local runner and people read."""
+    """`progress WHAT N/M` lines on stdout whenever a percent passed, for the local runner and people."""
 
     def __init__(self) -> None:
         self._last: tuple[str, int] = ("", -1)
@@ -184,7 +210,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:  # what no layer below expected: still one line, with the path
         if "--debug" in words:
             traceback.print_exc()
-        failure = InputError(error.strerror or str(error), where=str(error.filename or "system"), do="see --debug")
+        failure = InputError(
+            error.strerror or str(error), where=str(error.filename or "system"), do="see --debug"
+        )
         sys.stderr.write(f"error: {failure}\n")
         termination_message(str(failure))
         return int(failure.exit_code)

@@ -52,50 +52,87 @@ class SyntheticConfig(Section):
     sessions: int = Field(default=4, ge=1, description="trading sessions written, one file each")
     rows_per_session: int = Field(default=131_072, ge=256, description="valid book rows of a session")
     drift_cost_ratio: float = Field(
-        default=1.7, ge=0, description="sd of the predictable move over the round-trip cost; the gate needs 1.25-1.7"
+        default=1.7,
+        ge=0,
+        description="sd of the predictable move over the round-trip cost; the gate needs 1.25-1.7",
     )
     memory: float = Field(
-        default=0.1, ge=0, lt=1, description="autocorrelation of the signal over one decision; > 0.2 holds too long"
+        default=0.1,
+        ge=0,
+        lt=1,
+        description="autocorrelation of the signal over one decision; > 0.2 holds too long",
     )
-    noise_ticks: float = Field(default=1.0, ge=0, description="sd of the unpredictable own noise of the mid per decision")
+    noise_ticks: float = Field(
+        default=1.0, ge=0, description="sd of the unpredictable own noise of the mid per decision"
+    )
 
 
 class DataConfig(Section):
     """Rows, decisions and walk-forward windows (SYSTEM.md sections 1 and 2)."""
 
-    instrument: str = Field(default="auto", description="instrument preset, or 'auto' to infer it from the file")
-    instrument_id: int | None = Field(default=None, description="picks one instrument of a file that holds several")
-    decision_rows: int = Field(default=32, ge=1, description="valid rows between decisions: the step of everything")
+    instrument: str = Field(
+        default="auto", description="instrument preset, or 'auto' to infer it from the file"
+    )
+    instrument_id: int | None = Field(
+        default=None, description="picks one instrument of a file that holds several"
+    )
+    decision_rows: int = Field(
+        default=32, ge=1, description="valid rows between decisions: the step of everything"
+    )
     window_rows: int = Field(default=32, ge=2, description="K, rows an observation looks back over")
     horizons: tuple[int, ...] = Field(default=(1, 4, 16), description="label horizons, decisions")
     return_classes: int = Field(default=21, ge=3, description="classes of the forward-return distribution")
-    return_class_sd: float = Field(default=3.0, gt=0, description="half width of the classes, train-window sd")
+    return_class_sd: float = Field(
+        default=3.0, gt=0, description="half width of the classes, train-window sd"
+    )
     max_gap_s: float = Field(default=60.0, gt=0, description="seconds without a valid row that end a segment")
-    folds: int = Field(default=3, ge=1, description="trained and judged windows; the data is cut in folds + 1")
-    scheme: Literal["rolling", "expanding"] = Field(default="rolling", description="train on one or on all earlier windows")
+    folds: int = Field(
+        default=3, ge=1, description="trained and judged windows; the data is cut in folds + 1"
+    )
+    scheme: Literal["rolling", "expanding"] = Field(
+        default="rolling", description="train on one or on all earlier windows"
+    )
     embargo_s: float = Field(default=0.0, ge=0, description="extra seconds between train and test rows")
 
 
 class MarketConfig(Section):
     """The market replay (SYSTEM.md section 3)."""
 
-    latency_ns: int = Field(default=5_000_000, ge=0, description="ns from decision row to the earliest fill: 5 ms")
+    latency_ns: int = Field(
+        default=5_000_000, ge=0, description="ns from decision row to the earliest fill: 5 ms"
+    )
     num_units: int = Field(default=4, ge=1, description="U, pyramid units of a position")
     episode_decisions: int = Field(default=1024, ge=8, description="decisions before a lane is re-anchored")
-    entry_guard_decisions: int = Field(default=2, ge=1, description="no entries in the last decisions of an episode or tile")
-    trail_range_multiple: float = Field(default=2.0, gt=0, description="initial trail, multiples of the mid's mean range")
+    entry_guard_decisions: int = Field(
+        default=2, ge=1, description="no entries in the last decisions of an episode or tile"
+    )
+    trail_range_multiple: float = Field(
+        default=2.0, gt=0, description="initial trail, multiples of the mid's mean range"
+    )
     trail_min_ticks: float = Field(default=2.0, gt=0, description="ticks; floor of the initial trail")
     trail_step: float = Field(default=1.25, gt=1, description="factor of one tighten (/) or loosen (x)")
-    trail_bounds: tuple[float, float] = Field(default=(0.5, 2.0), description="allowed trail over the initial trail")
-    range_decay_decisions: float = Field(default=32.0, gt=1, description="decisions; time constant of the mid-range EMA")
-    stop_loss_ratio: float = Field(default=2.0, gt=0, description="open loss over mean |trade P&L| that forces a close")
+    trail_bounds: tuple[float, float] = Field(
+        default=(0.5, 2.0), description="allowed trail over the initial trail"
+    )
+    range_decay_decisions: float = Field(
+        default=32.0, gt=1, description="decisions; time constant of the mid-range EMA"
+    )
+    stop_loss_ratio: float = Field(
+        default=2.0, gt=0, description="open loss over mean |trade P&L| that forces a close"
+    )
     stop_loss_floor_ticks: float = Field(default=1.0, gt=0, description="ticks per lot; floor of that mean")
-    drawdown_penalty: float = Field(default=0.01, ge=0, description="reward per unit of negative unrealized R")
+    drawdown_penalty: float = Field(
+        default=0.01, ge=0, description="reward per unit of negative unrealized R"
+    )
     stop_loss_measure: Literal["open_trade", "lifetime_peak"] = Field(
-        default="open_trade", description="loss the stop-loss caps; lifetime_peak (documents) locks a losing lane out"
+        default="open_trade",
+        description="loss the stop-loss caps; lifetime_peak (documents) locks a losing lane out",
     )
     recent_rate: float = Field(
-        default=0.05, gt=0, le=1, description="EMA rate of a lane's order share (a decision) and win share (a trade)"
+        default=0.05,
+        gt=0,
+        le=1,
+        description="EMA rate of a lane's order share (a decision) and win share (a trade)",
     )
 
 
@@ -129,7 +166,9 @@ class LearnConfig(Section):
     batch_size: int = Field(default=1024, ge=1, description="replayed transitions of one update")
     n_step: int = Field(default=5, ge=1, le=16, description="n, rewards summed before the bootstrap")
     prioritized: bool = Field(default=True, description="proportional prioritized replay; else uniform")
-    importance_beta: float = Field(default=0.4, ge=0, le=1, description="exponent of the importance weights; 0 = none")
+    importance_beta: float = Field(
+        default=0.4, ge=0, le=1, description="exponent of the importance weights; 0 = none"
+    )
     learning_rate: float = Field(default=1e-3, gt=0, description="start of every head's rate")
     adam_betas: tuple[float, float] = Field(default=(0.9, 0.999), description="of AdamW")
     adam_eps: float = Field(default=1e-8, gt=0, description="of AdamW")
@@ -138,7 +177,9 @@ class LearnConfig(Section):
     value_weight: float = Field(default=0.5, ge=0, description="weight of the value loss; the others have 1")
     distill_weight: float = Field(default=1.0, ge=0, description="start weight of policy distillation from Q")
     distill_temperature: float = Field(default=0.1, gt=0, description="start temperature, units of scaled Q")
-    encoder_distill: float = Field(default=0.0, ge=0, description="weight of distillation on the fresh forward")
+    encoder_distill: float = Field(
+        default=0.0, ge=0, description="weight of distillation on the fresh forward"
+    )
     initial_priority: float = Field(default=1.0, gt=0, description="of the first transitions")
 
     @model_validator(mode="after")
@@ -152,9 +193,13 @@ class LearnConfig(Section):
 class EvaluateConfig(Section):
     """Out-of-sample evaluation (SYSTEM.md section 10)."""
 
-    tile_decisions: int = Field(default=1000, ge=10, description="least decisions of a tile cut from a long segment")
+    tile_decisions: int = Field(
+        default=1000, ge=10, description="least decisions of a tile cut from a long segment"
+    )
     bootstrap_resamples: int = Field(default=2000, ge=100, description="of the block bootstrap over time")
-    bootstrap_block_decisions: int = Field(default=50, ge=1, description="decisions; longer than any holding time")
+    bootstrap_block_decisions: int = Field(
+        default=50, ge=1, description="decisions; longer than any holding time"
+    )
     confidence: float = Field(default=0.95, gt=0.5, lt=1, description="one-sided, of every lower bound")
     sharpe_buckets: int = Field(
         default=50, ge=10, description="equal session-time buckets of the Sharpe ratio in runs under 20 days"
@@ -165,7 +210,9 @@ class EvaluateConfig(Section):
     trial_sharpe_sd: float | None = Field(
         default=None, ge=0, description="sd of their Sharpe ratios per bucket; None = the standard error"
     )
-    random_traders: int = Field(default=32, ge=2, description="random traders of equal turnover averaged as baseline")
+    random_traders: int = Field(
+        default=32, ge=2, description="random traders of equal turnover averaged as baseline"
+    )
     seed: int = Field(default=0, ge=0, description="of baselines and bootstrap")
 
 
@@ -175,9 +222,15 @@ class GateConfig(Section):
     min_trades: int = Field(default=200, ge=1, description="fewer in any fold: inconclusive")
     reject_win_rate: float = Field(default=0.50, description="under it in any fold: reject")
     pass_win_rate: float = Field(default=0.55, description="every fold must exceed it")
-    hold_percent: tuple[float, float] = Field(default=(30.0, 70.0), description="decisions that send no order, %")
-    min_entropy: float = Field(default=0.05, description="executed entropy / ln(#feasible), last half of training")
-    max_entropy_fall: float = Field(default=0.2, description="relative fall over that half that counts as a trend")
+    hold_percent: tuple[float, float] = Field(
+        default=(30.0, 70.0), description="decisions that send no order, %"
+    )
+    min_entropy: float = Field(
+        default=0.05, description="executed entropy / ln(#feasible), last half of training"
+    )
+    max_entropy_fall: float = Field(
+        default=0.2, description="relative fall over that half that counts as a trend"
+    )
 
 
 class RunConfig(Section):
@@ -185,7 +238,9 @@ class RunConfig(Section):
 
     n_steps: int = Field(default=25_000, ge=1, description="training steps in total, resumed ones included")
     log_every: int = Field(default=100, ge=1, description="steps between log lines")
-    checkpoint_every: int = Field(default=5000, ge=0, description="steps between checkpoints; 0 = only at the end")
+    checkpoint_every: int = Field(
+        default=5000, ge=0, description="steps between checkpoints; 0 = only at the end"
+    )
     device: str = Field(default="auto", description="cpu, cuda or auto")
     use_graph: bool = Field(default=True, description="capture the step in one CUDA graph (GPU only)")
     use_compile: bool = Field(default=True, description="torch.compile the step (GPU only)")

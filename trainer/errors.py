@@ -42,7 +42,7 @@ class MismatchError(AlphaError):
     exit_code = ExitCode.MISMATCH
 
 
-class InterruptedRun(AlphaError):
+class InterruptedRun(AlphaError):  # noqa: N818 (nothing went wrong: the run was asked to stop)
     """Stopped by a signal after everything was saved: exit code 75."""
 
     exit_code = ExitCode.INTERRUPTED

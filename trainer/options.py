@@ -60,7 +60,11 @@ def overlaid(config: Config, body: Mapping[str, Any], where: str) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        what = "unknown key" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
+        what = (
+            "unknown key"
+            if first["type"] == "extra_forbidden"
+            else first["msg"].removeprefix("Value error, ")
+        )
         do = "see trainer/config.py for the fields, their units and reasons"
         raise InputError(f"{field}: {what}" if field else what, where=where, do=do) from error
 

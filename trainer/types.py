@@ -10,7 +10,7 @@ Shapes are written `[B, K, F] float32` in docstrings, with these letters:
     A  actions (11)
     Z  atoms of the C51 value distribution (21)
     H  label horizons (3)
-    S  label sources (5)
+    S  label sources (5); in the replay and its losses, sampled transitions (default 1024)
     L  book levels (10)
     U  pyramid units of a position (4)
     N  replay capacity (default 65,536)

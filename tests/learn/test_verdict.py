@@ -83,7 +83,10 @@ def test_costs_and_baselines_stand_beside_the_agents_result(folds: list[FoldMetr
     assert fold is not None
     text = " ".join(rendered([fold.model_copy(update={"spread_cost_ticks": 41.5})]).split())
     assert f"gross {fold.gross_ticks:+,.1f} (after 41.5 of spread), fees {fold.fee_ticks:,.1f}, net" in text
-    assert f"agent {fold.net_ticks_per_decision:+.3f}; random -0.300, flat +0.000." in text
+    columns = [cell.strip() for cell in text.split("Net ticks per decision")[1].split("│")]
+    assert [f"{fold.net_ticks_per_decision:+.3f}", "-0.300", "+0.000"] == columns[2:5]
+    bounds = fold.baseline_lower_ticks
+    assert [f"{bounds['random']:+.3f}", f"{bounds['flat']:+.3f}"] == columns[columns.index("by ≥") + 2 :][:2]
 
 
 def test_money_that_is_in_no_trade_is_pointed_out(folds: list[FoldMetrics | None]) -> None:

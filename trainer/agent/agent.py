@@ -1,4 +1,4 @@
-"""The agent as one value: configuration, weight layout and constants. Weights travel beside it as a flat vector."""
+"""The agent as one value: configuration, weight layout, constants. Its weights travel beside it, flat."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
 """Closed-form continuous-time (CfC) recurrence, stepped by the real time between rows.
 
 Hasani et al. 2022, "Closed-form continuous-time neural networks", eq. 10, in the gated form:
-h' = tanh(f) (1 - s) + tanh(g) s with s = sigmoid(t_a dt + t_b). Channels recur inside their horizon bucket only,
-and each bucket sees time on its own scale (SYSTEM.md section 4, GPU.md "second prototype").
+h' = tanh(f) (1 - s) + tanh(g) s with s = sigmoid(t_a dt + t_b). Channels recur inside their horizon bucket
+only, and each bucket sees time on its own scale (SYSTEM.md section 4, GPU.md "second prototype").
 """
 
 import math
@@ -15,7 +15,7 @@ from trainer.config import AgentConfig
 
 
 def cfc_parameters(prefix: str, cfg: AgentConfig) -> list[Parameter]:
-    """Weights of the recurrence: one input matrix and one block-diagonal recurrent matrix for all four gates."""
+    """Weights of the recurrence: one input and one block-diagonal recurrent matrix for all four gates."""
     d = cfg.hidden
     return [
         Parameter(f"{prefix}.norm", (d,), "bce", "ones"),
@@ -28,7 +28,9 @@ def cfc_parameters(prefix: str, cfg: AgentConfig) -> list[Parameter]:
 def bucket_of_channel(cfg: AgentConfig, device: torch.device) -> Tensor:
     """`[D] int64` horizon bucket of every channel; buckets cover all channels (config validation)."""
     sizes = torch.tensor(cfg.buckets, device=device)
-    return torch.repeat_interleave(torch.arange(len(cfg.buckets), device=device), sizes, output_size=cfg.hidden)
+    return torch.repeat_interleave(
+        torch.arange(len(cfg.buckets), device=device), sizes, output_size=cfg.hidden
+    )
 
 
 def recurrent_mask(cfg: AgentConfig, device: torch.device) -> Tensor:
@@ -44,7 +46,7 @@ def time_scale(cfg: AgentConfig, horizons: tuple[int, ...], device: torch.device
 
 
 def cfc(w: Weights, prefix: str, x: Tensor, elapsed: Tensor, mask: Tensor, scale: Tensor) -> Tensor:
-    """`x [B, K, D], elapsed [B, K] -> h [B, K, D]`: the state after every row; reads rows up to its own only."""
+    """`x [B, K, D], elapsed [B, K] -> h [B, K, D]`: the state after each row, from rows up to that one."""
     d = x.shape[-1]
     inputs = x @ w[f"{prefix}.in"] + w[f"{prefix}.bias"]
     recurrent = w[f"{prefix}.recurrent"] * mask

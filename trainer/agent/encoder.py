@@ -39,12 +39,17 @@ class EncoderConstants:
 
 
 def selection_gates(w: Weights, features: Tensor) -> Tensor:
-    """`[..., F] -> [..., F]` variable-selection weights, mean 1. They read one row's features and nothing else."""
+    """`[..., F] -> [..., F]` variable-selection weights, mean 1, from one row's features alone."""
     return torch.softmax(features @ w["select.weight"] + w["select.bias"], -1) * NUM_FEATURES
 
 
 def encode(
-    w: Weights, features: Tensor, elapsed: Tensor, context: Tensor, cfg: AgentConfig, constants: EncoderConstants
+    w: Weights,
+    features: Tensor,
+    elapsed: Tensor,
+    context: Tensor,
+    cfg: AgentConfig,
+    constants: EncoderConstants,
 ) -> Tensor:
     """`features [B, K, F], elapsed [B, K], context [B, C] -> h [B, K, D] float32`, causal over K.
 

@@ -54,14 +54,15 @@ def bucket_mask(cfg: AgentConfig, width: int, device: torch.device) -> Tensor:
 def label_logits(w: Weights, h: Tensor, mask: Tensor) -> Tensor:
     """`h [B, K, D] -> [B, K, H, S]`: logits of direction and profits, sizes in sd of the horizon's move."""
     out = h @ (w["labels.weight"] * mask) + w["labels.bias"]
-    return out.unflatten(-1, (-1, NUM_LABEL_SOURCES))
+    logits: Tensor = out.unflatten(-1, (-1, NUM_LABEL_SOURCES))
+    return logits
 
 
 def return_logits(w: Weights, h: Tensor, mask: Tensor) -> Tensor:
     """`h [B, D] -> [B, H, classes]` logits of the forward-return class, newest row only."""
     hidden = torch.relu(h @ (w["returns.hidden"] * mask) + w["returns.hidden_bias"])
-    hidden = hidden.unflatten(-1, (w["returns.weight"].shape[0], -1)).transpose(0, 1)
-    return (hidden @ w["returns.weight"]).transpose(0, 1) + w["returns.bias"]
+    by_horizon: Tensor = hidden.unflatten(-1, (w["returns.weight"].shape[0], -1)).transpose(0, 1)
+    return (by_horizon @ w["returns.weight"]).transpose(0, 1) + w["returns.bias"]
 
 
 def _two_layers(w: Weights, name: str, x: Tensor) -> Tensor:

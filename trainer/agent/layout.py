@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 GROUPS = ("bce", "aux", "q", "pi", "v")
-"""Learning-rate groups (SYSTEM.md section 7): encoder with direction heads, size and return heads, Q, policy, value."""
+"""Learning-rate groups (SYSTEM.md section 7): encoder and label heads, return heads, Q, policy, value."""
 
 Init = Literal["xavier", "head", "zeros", "ones", "values"]
 

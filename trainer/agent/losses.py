@@ -30,7 +30,7 @@ def label_loss(logits: Tensor, labels: Tensor, valid: Tensor, move_sd: Tensor) -
 
 
 def return_loss(logits: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy of the forward-return class. `logits [B, H, classes]`, `target [B, H] int64`, -1 = no label."""
+    """Cross-entropy of the forward-return class: `logits [B, H, classes]`, `target [B, H]`, -1 = no label."""
     valid = target >= 0
     log_probability = torch.log_softmax(logits, -1)
     picked = log_probability.gather(-1, target.clamp(min=0)[..., None])[..., 0]
@@ -40,8 +40,8 @@ def return_loss(logits: Tensor, target: Tensor) -> Tensor:
 def project_distribution(probability: Tensor, atoms: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
     """Categorical projection of `reward + discount * z` on the atoms (Bellemare et al. 2017, algorithm 1).
 
-    `probability [B, Z]`, `atoms [Z]`, `reward, discount [B] -> [B, Z]`. Dense form: each shifted atom spreads by
-    a triangular kernel, so there is one writer per cell and no scatter.
+    `probability [B, Z]`, `atoms [Z]`, `reward, discount [B] -> [B, Z]`. Dense form: each shifted atom
+    spreads by a triangular kernel, so there is one writer per cell and no scatter.
     """
     spacing = atoms[1] - atoms[0]
     shifted = (reward[:, None] + discount[:, None] * atoms).clamp(atoms[0], atoms[-1])

@@ -1,8 +1,9 @@
 """Mamba2's state-space duality (SSD) block for short windows, as one masked matmul per head.
 
 Dao & Gu 2024, "Transformers are SSMs", eq. 16: y = (L o C B^T) x with L[i, j] = exp(sum_{j<k<=i} a_k dt_k).
-For K <= 64 the quadratic form is the fastest on a GPU (GPU.md lever 3). The short convolution of the published
-block is left out, as in the documents' block: the window is short and the selection gates come first.
+For K <= 64 the quadratic form is the fastest on a GPU (GPU.md lever 3). The short convolution of the
+published block is left out, as in the documents' block: the window is short and the selection gates come
+first.
 """
 
 import math
@@ -47,7 +48,9 @@ def decay_matrix(log_decay: Tensor) -> Tensor:
     k = log_decay.shape[1]
     row = torch.arange(k, device=log_decay.device)
     until = (row[None, :] <= row[:, None])[None, None]  # [1, 1, i, k]
-    total = torch.where(until, log_decay.transpose(1, 2)[:, :, None, :], 0.0).sum(-1)  # [B, H, K] inclusive sums
+    total = torch.where(until, log_decay.transpose(1, 2)[:, :, None, :], 0.0).sum(
+        -1
+    )  # [B, H, K] inclusive sums
     span = total[..., :, None] - total[..., None, :]
     return torch.where(until, span, -torch.inf).exp()
 
@@ -57,7 +60,8 @@ def ssd_block(w: Weights, prefix: str, x: Tensor, cfg: AgentConfig) -> Tensor:
     b, k, _ = x.shape
     inner, heads, state = cfg.hidden * cfg.ssd_expand, cfg.ssd_heads, cfg.ssd_state
     projected = rms_norm(x, w[f"{prefix}.norm"]) @ w[f"{prefix}.in"]
-    gate, value, key, query, dt = projected.split([inner, inner, state, state, _DT_PAD], -1)
+    pieces: tuple[Tensor, ...] = projected.split([inner, inner, state, state, _DT_PAD], -1)
+    gate, value, key, query, dt = pieces
     dt = F.softplus(dt[..., :heads] + w[f"{prefix}.dt_bias"])  # [B, K, H]
     decay = decay_matrix(-torch.exp(w[f"{prefix}.log_a"]) * dt)
     mixing = (query @ key.transpose(1, 2))[:, None] * decay * dt.transpose(1, 2)[:, :, None, :]

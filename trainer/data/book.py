@@ -11,7 +11,7 @@ class BookChunk:
     """`n` consecutive valid book rows in time order, struct of arrays.
 
     A missing level repeats the price of the level above it and has size and count 0, so the last column is
-    always the worst visible price. Rows before the chunk are known to its consumer only through its own state.
+    always the worst visible price. Its consumer knows rows before the chunk only through its own state.
     """
 
     ts_ns: npt.NDArray[np.int64]  # [n] receive time, UTC ns

@@ -7,17 +7,19 @@ UTC offsets. A session here is a contiguous stretch of trading: a day with a lun
 import re
 import warnings
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import pandas_market_calendars
 
 from trainer.config import InstrumentConfig
 from trainer.data.dbn import DbnMetadata
 from trainer.errors import InputError
 from trainer.presets import INSTRUMENTS
+
+# pandas and the calendars load only where sessions are looked up: a cache that is reused needs neither.
+if TYPE_CHECKING:
+    import pandas as pd
 
 Int64 = npt.NDArray[np.int64]
 
@@ -42,6 +44,8 @@ def session_intervals(calendar: str, start_ns: int, end_ns: int) -> Int64:
     if calendar == "always":
         opens = np.arange(start_ns // DAY_NS, -(-end_ns // DAY_NS), dtype=np.int64) * DAY_NS
         return np.stack([opens, opens + DAY_NS], axis=1)
+    import pandas as pd
+
     margin = pd.Timedelta(days=MARGIN_DAYS)
     first = pd.Timestamp(start_ns, tz="UTC") - margin
     last = pd.Timestamp(end_ns, tz="UTC") + margin
@@ -55,6 +59,8 @@ def session_intervals(calendar: str, start_ns: int, end_ns: int) -> Int64:
 
 @cache
 def _calendar(name: str) -> Any:
+    import pandas_market_calendars
+
     try:
         return pandas_market_calendars.get_calendar(name)
     except (RuntimeError, KeyError):
@@ -65,7 +71,7 @@ def _calendar(name: str) -> Any:
         ) from None
 
 
-def _without_breaks(schedule: pd.DataFrame) -> Int64:
+def _without_breaks(schedule: "pd.DataFrame") -> Int64:
     """Contiguous stretches `[M, 2]` of a schedule; a break of no length is no break."""
     if schedule.empty:
         return np.empty((0, 2), np.int64)

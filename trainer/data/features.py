@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from trainer.data.book import BookChunk
 from trainer.types import NUM_FEATURES
@@ -110,6 +109,8 @@ class Average:
     def push(self, values: Floats, counts: Floats) -> Floats:
         """`values [n]` -> averages `[n]`; `counts [n]`: observations up to each row, 0 gives 0."""
         decay = 1.0 - 1.0 / max(self.rows, 1.0)
+        from scipy.signal import lfilter  # slow to load; a cache that is reused does without
+
         sums, self.carry = lfilter([1.0 - decay], [1.0, -decay], values, zi=self.carry)
         weight = 1.0 - decay ** np.maximum(counts, 0.0)
         return np.asarray(np.where(counts > 0, sums / np.where(weight > 0, weight, 1.0), 0.0))

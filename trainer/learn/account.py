@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from trainer.errors import InputError
@@ -53,6 +51,9 @@ class _Columns:
 
     def write_parquet(self, path: Path) -> None:
         """Write the columns under their names; InputError if the path cannot be written."""
+        import pyarrow as pa  # slow to load; the gate reads no account
+        import pyarrow.parquet as pq
+
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         table = pa.table({name: value for name, value in columns.items() if value is not None})
         try:
@@ -63,6 +64,9 @@ class _Columns:
     @classmethod
     def read_parquet(cls, path: Path) -> Self:
         """Read what `write_parquet` wrote; InputError if it is no such file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             table = pq.read_table(path)
             return cls(**{name: table.column(name).to_numpy() for name in table.column_names})

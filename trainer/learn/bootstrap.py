@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 # Fewer blocks say nothing about the spread of their means.
 MIN_BLOCKS = 10
@@ -72,7 +72,7 @@ def lower_bound(
     lower = math.nan
     if num_blocks >= MIN_BLOCKS and np.isfinite(values).all():
         means = bootstrap_means(values, block=block, num_resamples=num_resamples, seed=seed)
-        student = stats.t.ppf(confidence, num_blocks - 1) / stats.norm.ppf(confidence)
+        student = stdtrit(num_blocks - 1, confidence) / ndtri(confidence)
         widening = student * math.sqrt(num_blocks / (num_blocks - 1))
         lower = mean - widening * (mean - float(np.quantile(means, 1.0 - confidence)))
     return Bound(mean, lower, confidence, block, num_blocks, num_resamples)

@@ -1,8 +1,8 @@
 """The bus: one float32 vector of named slots that every adaptive quantity lives in (SYSTEM.md section 7).
 
-Consumers read slots by name through `Bus`, controllers (`controllers.py`) write them once per step, and the host
-never reads it inside a step. A checkpoint stores slots by name, so a bus that grew still loads. Counts live
-beside it in int64: a float32 count stalls at 2^24.
+Consumers read slots by name through `Slots`, controllers (`controllers.py`) write them once per step, and the
+host never reads it inside a step. A checkpoint stores slots by name, so a bus that grew still loads. Counts
+live beside it in int64: a float32 count stalls at 2^24.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,14 @@ from torch import Tensor
 from trainer.agent.layout import GROUPS
 from trainer.config import Config
 
-COUNTS = ("updates", "skipped_updates", "trades", "wins", "lr_observations", *(f"lr_stale.{g}" for g in GROUPS))
+COUNTS = (
+    "updates",
+    "skipped_updates",
+    "trades",
+    "wins",
+    "lr_observations",
+    *(f"lr_stale.{g}" for g in GROUPS),
+)
 """Names of the int64 counters."""
 
 EMAS = (

@@ -1,8 +1,9 @@
 """The controllers: pure functions from this step's observations to the next bus (SYSTEM.md section 7).
 
-Each follows one pattern: exponential average of its input, a bounded multiplicative step when the input is far
-from its target, a blend with the old value, a clamp. A non-finite observation changes nothing, an observation
-that did not happen preserves the average, and an input that is still exactly zero holds its controller.
+Each follows one pattern: exponential average of its input, a bounded multiplicative step when the input is
+far from its target, a blend with the old value, a clamp. A non-finite observation changes nothing, an
+observation that did not happen preserves the average, and an input that is still exactly zero holds its
+controller.
 """
 
 from typing import NamedTuple
@@ -48,7 +49,12 @@ def blend_ema(old: Tensor, new: Tensor, observed: Tensor, alpha: float = ALPHA) 
 
 
 def bounded_step(
-    output: Tensor, reading: Tensor, target: Tensor | float, rising: bool, bounds: tuple[float, float], due: Tensor,
+    output: Tensor,
+    reading: Tensor,
+    target: Tensor | float,
+    rising: bool,
+    bounds: tuple[float, float],
+    due: Tensor,
     tolerance: float = STEP_FACTOR,
 ) -> Tensor:
     """One multiplicative step of `output`; `rising`: a reading above its target raises the output.
@@ -92,7 +98,7 @@ def update_outputs(slots: Values, counts: Values, warm: Tensor) -> Values:
     duration = slots["ema.trade_duration"]
     wanted_gamma = torch.exp2(-1.0 / duration.clamp(min=1.0)).clamp(0.90, 0.999)
     out["gamma"] = torch.where(duration == 0.0, slots["gamma"], _blend(slots["gamma"], wanted_gamma))
-    # The target follows faster when it lags behind, the clip and the entropy bonus give way to their readings.
+    # The target follows faster when it lags behind; clip and entropy bonus give way to their readings.
     out["target_tau"] = bounded_step(
         slots["target_tau"], slots["ema.q_divergence"], 0.01, True, (0.001, 0.02), due
     )

@@ -8,12 +8,11 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from trainer.errors import InputError
-from trainer.learn.evaluate import METRICS_FILE
 from trainer.learn.gate import judge
 from trainer.learn.markers import Marker, read_marker, write_marker
 from trainer.learn.metrics import FoldMetrics
-from trainer.learn.run import Run, fold_dir
-from trainer.learn.verdict import Summary, verdict_line, verdict_table, write_summary
+from trainer.learn.run import METRICS_FILE, Run, fold_dir
+from trainer.learn.verdict import Summary, verdict_table, write_summary
 
 SUMMARY_FILE = "summary.json"
 
@@ -21,7 +20,8 @@ SUMMARY_FILE = "summary.json"
 def decide(run_dir: Path, stream: TextIO, *, as_json: bool = False) -> int:
     """Judges the folds found in the run directory; returns the verdict's exit code.
 
-    A fold counts only when its evaluation completed for this very configuration and data. Raises InputError.
+    A fold counts only when its evaluation completed for this very configuration, data and checkpoint.
+    Raises InputError.
     """
     run = Run.load(run_dir)
     folds = [_fold_metrics(run, run_dir, index) for index in range(len(run.folds))]
@@ -35,24 +35,34 @@ def decide(run_dir: Path, stream: TextIO, *, as_json: bool = False) -> int:
     )
     path = run_dir / SUMMARY_FILE
     write_summary(path, summary)
-    write_marker(run_dir, Marker(stage="gate", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint))
+    write_marker(
+        run_dir, Marker(stage="gate", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint)
+    )
     if as_json:
         stream.write(json.dumps(summary.model_dump(mode="json"), indent=2) + "\n")
     else:
         Console(file=stream).print(verdict_table(verdict, folds))
-        stream.write(f"{verdict_line(verdict)}\nsummary: {path}\n")
+        stream.write(f"summary: {path}\n")
     return int(verdict.exit_code)
 
 
 def _fold_metrics(run: Run, run_dir: Path, index: int) -> FoldMetrics | None:
     directory = fold_dir(run_dir, index)
-    marker, path = read_marker(directory, "evaluate"), directory / METRICS_FILE
-    expected = {"config_digest": run.config_digest, "data_fingerprint": run.data_fingerprint, "fold": index}
-    if marker is None or not marker.matches(expected) or not path.exists():
+    trained, evaluated = read_marker(directory, "train"), read_marker(directory, "evaluate")
+    path = directory / METRICS_FILE
+    if trained is None or evaluated is None or not path.exists():
+        return None
+    # A fold that was trained on since is not answered with the metrics of its earlier checkpoint.
+    expected = trained.model_dump(exclude={"stage"}) | {
+        "config_digest": run.config_digest, "data_fingerprint": run.data_fingerprint, "fold": index,
+    }  # fmt: skip
+    if not evaluated.matches(expected):
         return None
     try:
         return FoldMetrics.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise InputError(
-            f"not the metrics of a fold: {str(error).splitlines()[0]}", where=str(path), do="evaluate this fold again"
+            f"not the metrics of a fold: {str(error).splitlines()[0]}",
+            where=str(path),
+            do="evaluate this fold again",
         ) from error

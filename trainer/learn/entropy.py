@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from scipy import stats
 
 from trainer.config import GateConfig
 from trainer.learn.jsonfloat import JsonFloat
@@ -44,6 +43,8 @@ def relative_fall(blocks: NDArray[np.float64]) -> float:
     mean = float(blocks.mean()) if len(blocks) else math.nan
     if len(blocks) < 2 or not math.isfinite(mean):
         return math.nan
+    from scipy import stats  # slow to load; the gate reads judgements without making any
+
     slope = float(stats.theilslopes(blocks).slope)
     fall = -slope * (len(blocks) - 1)
     # A policy without any entropy cannot fall further; its minimum is what is judged.
@@ -74,5 +75,7 @@ def entropy_stability(series: NDArray[Any], cfg: GateConfig) -> EntropyStability
 
 
 def _falls(blocks: NDArray[np.float64]) -> bool:
+    from scipy import stats
+
     tau = stats.kendalltau(np.arange(len(blocks)), blocks)
     return bool(tau.statistic < 0 and tau.pvalue < TREND_P_VALUE)

@@ -18,15 +18,16 @@ from trainer.errors import InputError, MismatchError
 from trainer.learn.atomic import write_json
 from trainer.learn.baselines import RULES, random_trader, rule_traders
 from trainer.learn.bus import Slots
-from trainer.learn.checkpoints import file_sha256
+from trainer.learn.checkpoints import file_sha256, require_identity
 from trainer.learn.entropy import entropy_stability
 from trainer.learn.foxc import Checkpoint, read_foxc
+from trainer.learn.lock import fold_lock
 from trainer.learn.loop import resolve_device
 from trainer.learn.markers import Marker, is_done, read_marker, write_marker
 from trainer.learn.metrics import RANDOM, FoldMetrics, fold_metrics
 from trainer.learn.records import read_records
 from trainer.learn.replayer import Account, Policy, replay_policy
-from trainer.learn.run import Run, fold_dir
+from trainer.learn.run import METRICS_FILE, Run, fold_dir
 from trainer.learn.runner import configure_device
 from trainer.learn.snapshot import stored_normaliser
 from trainer.learn.tiles import Tiles, cut_tiles
@@ -38,7 +39,6 @@ from trainer.market.tape import Tape, build_tape, observe, tape_info
 Progress = Callable[[str, int, int], None]
 
 UNTRAINED = "untrained"
-METRICS_FILE = "metrics.json"
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -59,7 +59,12 @@ def agent_policy(
         h = agent.encode(w, features, elapsed, context)[:, -1]
         log_policy = agent.policy(w, torch.cat([h, context], -1), feasible)
         action, _ = risk_stage(
-            tape, lanes, log_policy.argmax(-1), slots["stop_loss_ratio"], slots["ema.abs_trade"], config.market
+            tape,
+            lanes,
+            log_policy.argmax(-1),
+            slots["stop_loss_ratio"],
+            slots["ema.abs_trade"],
+            config.market,
         )
         return action, policy_entropy(log_policy, feasible)
 
@@ -79,7 +84,9 @@ class Evaluation:
         self.tape = build_tape(cache, window, stored_normaliser(checkpoint), self.config, self.device)
         self.tiles: Tiles = cut_tiles(self.tape, tape_info(window, self.config).start_row, self.config)
         if not len(self.tiles):
-            raise InputError(f"the test window of fold {index} has no row to trade on", where=str(run.cache_dir))
+            raise InputError(
+                f"the test window of fold {index} has no row to trade on", where=str(run.cache_dir)
+            )
         self.agent = Agent.build(self.config, self.device)
         slots = Slots(self.config)
         stored = [float(checkpoint.arrays.get(f"bus.{name}", start)) for name, start in slots.starts.items()]
@@ -114,18 +121,27 @@ class Evaluation:
 
 
 def evaluate(run: Run, run_dir: Path, index: int, on_progress: Progress = no_progress) -> FoldMetrics | None:
-    """Evaluates fold `index` and writes trades, decisions, metrics and the marker; None when it was done already.
+    """Evaluates fold `index` and writes trades, decisions, metrics and marker; None when it was done already.
 
     Requires the train marker and the very checkpoint it names. Raises InputError and MismatchError.
     """
     directory = fold_dir(run_dir, index)
     trained = read_marker(directory, "train")
     if trained is None or trained.checkpoint is None:
-        raise InputError("this fold has not been trained", where=str(directory), do="run the train stage first")
-    marker = trained.model_copy(update={"stage": "evaluate"})
-    if is_done(directory, "evaluate", marker.model_dump()):
+        raise InputError(
+            "this fold has not been trained", where=str(directory), do="run the train stage first"
+        )
+    if is_done(directory, "evaluate", trained.model_dump(exclude={"stage"})):
         return None
+    with fold_lock(directory):
+        return _evaluate_fold(run, index, directory, trained, on_progress)
+
+
+def _evaluate_fold(
+    run: Run, index: int, directory: Path, trained: Marker, on_progress: Progress
+) -> FoldMetrics:
     checkpoint = _trained_checkpoint(directory, trained)
+    require_identity(checkpoint, config_digest=run.config_digest, data_fingerprint=run.data_fingerprint)
     evaluation = Evaluation(run, index, checkpoint, on_progress)
     account = evaluation.agent_account(checkpoint.array("params", dtype=np.float32), "agent")
     shares = read_records(directory, ["ent_share"])["ent_share"]
@@ -137,7 +153,7 @@ def evaluate(run: Run, run_dir: Path, index: int, on_progress: Progress = no_pro
     account.decisions.write_parquet(directory / "decisions.parquet")
     account.trades.write_parquet(directory / "trades.parquet")
     write_json(directory / METRICS_FILE, metrics.model_dump(mode="json"))
-    write_marker(directory, marker)
+    write_marker(directory, trained.model_copy(update={"stage": "evaluate"}))
     return metrics
 
 

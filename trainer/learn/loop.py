@@ -5,11 +5,11 @@ import platform
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -18,11 +18,12 @@ from trainer.data.cache import open_cache
 from trainer.data.labels import compute_labels
 from trainer.data.normaliser import Normaliser
 from trainer.data.windows import Window
-from trainer.errors import AlphaError, InterruptedRun
+from trainer.errors import AlphaError, InputError, InterruptedRun
 from trainer.learn.checkpoints import CheckpointStore, file_sha256, require_identity
 from trainer.learn.foxc import Checkpoint, read_foxc
 from trainer.learn.journal import Journal
 from trainer.learn.learner import Learner
+from trainer.learn.lock import fold_lock
 from trainer.learn.markers import Marker, read_marker, write_marker
 from trainer.learn.progress import CrashCounter
 from trainer.learn.run import Run, fold_dir
@@ -93,7 +94,9 @@ class Training:
 
 def resolve_device(name: str) -> torch.device:
     """`auto` takes the GPU when there is one."""
-    return torch.device("cuda" if name == "auto" and torch.cuda.is_available() else "cpu" if name == "auto" else name)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
 
 
 def open_training(run: Run, index: int, directory: Path) -> Training:
@@ -109,7 +112,13 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
         cache.instrument.fee_ticks,
     )  # fmt: skip
     normaliser = Normaliser.fit(
-        cache.features, cache.ts_ns, cache.segment, labels.move_ticks, labels.valid, window.start_row, window.end_row
+        cache.features,
+        cache.ts_ns,
+        cache.segment,
+        labels.move_ticks,
+        labels.valid,
+        window.start_row,
+        window.end_row,
     )
     tape = build_tape(cache, window, normaliser, config, device)
     move_sd = torch.from_numpy(normaliser.move_sd).to(device).clamp(min=1e-3)
@@ -118,57 +127,85 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
     return Training(run, directory, learner, normaliser, Runner(learner, state), CheckpointStore(directory))
 
 
-def train(run: Run, run_dir: Path, index: int, stream: TextIO = sys.stdout, resume_from: Path | None = None) -> Marker:
+def train(
+    run: Run, run_dir: Path, index: int, stream: TextIO = sys.stdout, resume_from: Path | None = None
+) -> Marker:
     """Trains fold `index` to `run.config.run.n_steps` completed steps and leaves its marker.
 
     Finished folds return at once. The newest valid checkpoint is found by itself; `resume_from` forces one.
-    Raises InterruptedRun (75) after saving on SIGTERM, MismatchError (78), CrashedTooOftenError (70), InputError.
+    Raises InterruptedRun (75) after saving on SIGTERM, MismatchError (78), CrashedTooOftenError (70) and
+    InputError.
     """
     directory, steps = fold_dir(run_dir, index), run.config.run.n_steps
     done = read_marker(directory, "train")
     if done is not None and resume_from is None and done.matches(_expected(run, index, steps)):
         stream.write(f"already trained: {done.steps} steps ({done.checkpoint})\n")
         return done
-    training = open_training(run, index, directory)
-    found = _find_checkpoint(training, resume_from)
-    crashes = CrashCounter(directory)
-    attempt = crashes.start(found.step if found else 0)
-    with Journal(directory, steps, run.config.run.log_every, stream, attempt=attempt) as journal:
+    with fold_lock(directory):
+        found = _find_checkpoint(run, CheckpointStore(directory), resume_from)
+        with _counted(CrashCounter(directory), found.step if found else 0) as attempt:
+            path = _attempt(open_training(run, index, directory), attempt, found, stream)
+            marker = Marker(
+                **_expected(run, index, steps), checkpoint=path.name, checkpoint_sha256=file_sha256(path)
+            )
+            write_marker(directory, marker)
+    return marker
+
+
+@contextmanager
+def _counted(crashes: CrashCounter, step: int) -> Iterator[int]:
+    """Counts the block as a crash behind `step` unless it ends, or ends with an error meant for a person."""
+    attempt = crashes.start(step)
+    try:
+        yield attempt
+    except AlphaError:
+        with suppress(AlphaError):  # on a full disk the error at hand says more than this one would
+            crashes.finish()
+        raise
+    crashes.finish()
+
+
+def _attempt(training: Training, attempt: int, found: Checkpoint | None, stream: TextIO) -> Path:
+    """One start of a fold: resumes, steps to the end or a signal, saves. Returns the last checkpoint."""
+    run = training.run.config.run
+    with Journal(training.directory, run.n_steps, run.log_every, stream, attempt=attempt) as journal:
         _write_header(journal, training)
         if found is not None:
             _resume(training, found, journal)
         with StopRequest().installed() as stop:
-            _train_steps(training, steps, journal, stop)
-        path = training.save(journal)
-        crashes.finish()
-        if stop.signum is not None and training.runner.completed < steps:
+            _train_steps(training, run.n_steps, journal, stop)
+            path = training.save(journal)
+        if stop.signum is not None and training.runner.completed < run.n_steps:
+            reached = f"step {training.runner.completed}/{run.n_steps}"
             raise InterruptedRun(
-                f"stopped by signal {stop.signum} at step {training.runner.completed}/{steps}, all saved",
+                f"stopped by signal {stop.signum} at {reached}, all saved",
                 where=str(path), do="run the same command to go on",
             )  # fmt: skip
-    marker = Marker(**_expected(run, index, steps), checkpoint=path.name, checkpoint_sha256=file_sha256(path))
-    write_marker(directory, marker)
-    return marker
+    return path
 
 
-def _expected(run: Run, index: int, steps: int) -> dict[str, object]:
+def _expected(run: Run, index: int, steps: int) -> dict[str, Any]:
+    """What the train marker of this very training says; also what its skip is decided by."""
     return {
         "stage": "train", "fold": index, "config_digest": run.config_digest,
         "data_fingerprint": run.data_fingerprint, "steps": steps,
     }  # fmt: skip
 
 
-def _find_checkpoint(training: Training, resume_from: Path | None) -> Checkpoint | None:
+def _find_checkpoint(run: Run, store: CheckpointStore, resume_from: Path | None) -> Checkpoint | None:
     if resume_from is not None:
         found = read_foxc(resume_from)
     else:
-        newest = training.store.newest_valid()
+        newest = store.newest_valid()
         if newest is None:
             return None
         found = newest[1]
-    require_identity(
-        found, config_digest=training.run.config_digest, data_fingerprint=training.run.data_fingerprint
-    )
+    require_identity(found, config_digest=run.config_digest, data_fingerprint=run.data_fingerprint)
+    if found.step > run.config.run.n_steps:
+        raise InputError(
+            f"has {found.step} steps, more than the {run.config.run.n_steps} asked for",
+            where=str(found.path), do=f"give --n-steps {found.step} or more, or another run id",
+        )  # fmt: skip
     return found
 
 

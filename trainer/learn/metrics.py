@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from trainer.config import EvaluateConfig, InstrumentConfig
 from trainer.learn import ratios
 from trainer.learn.account import Decisions, Trades
-from trainer.learn.bootstrap import Bound, excess_bound, lower_bound
+from trainer.learn.bootstrap import excess_bound, lower_bound
 from trainer.learn.breakdown import (
     DurationBin,
     duration_histogram,
@@ -47,6 +47,7 @@ class FoldMetrics(BaseModel):
     `outcome_classes`. action_shares: executed actions. baselines: net ticks per decision on the same window.
     net_lower_ticks, excess_lower_ticks: lower bounds per decision of net P&L and of net P&L less that of the
     random trader of equal turnover, by block bootstrap with the stated block and confidence.
+    baseline_lower_ticks: the same bound of the excess over every baseline.
 
     A metric that is undefined is NaN (null in JSON) and fails the gate; infinities are "inf".
     """
@@ -95,6 +96,7 @@ class FoldMetrics(BaseModel):
     baselines: dict[str, JsonFloat]
     net_lower_ticks: JsonFloat
     excess_lower_ticks: JsonFloat
+    baseline_lower_ticks: dict[str, JsonFloat]
     confidence: float
     bootstrap_block_decisions: int
 
@@ -125,22 +127,6 @@ def fold_metrics(
         raise ValueError(f"needs decisions and a {RANDOM!r} baseline")
     if (np.diff(decisions.ts_ns) < 0).any():
         raise ValueError("decisions must be in time order")
-    pnl = decisions.pnl_ticks
-    net = lower_bound(
-        pnl,
-        block=cfg.bootstrap_block_decisions,
-        num_resamples=cfg.bootstrap_resamples,
-        confidence=cfg.confidence,
-        seed=cfg.seed,
-    )
-    excess = excess_bound(
-        pnl,
-        baselines[RANDOM],
-        block=cfg.bootstrap_block_decisions,
-        num_resamples=cfg.bootstrap_resamples,
-        confidence=cfg.confidence,
-        seed=cfg.seed,
-    )
     return FoldMetrics(
         fold=fold,
         training_entropy=training_entropy,
@@ -148,7 +134,7 @@ def fold_metrics(
         **_decision_metrics(decisions, trades, instrument),
         **_trade_metrics(trades),
         **_ratio_metrics(decisions, cfg),
-        **_bound_metrics(net, excess),
+        **_bound_metrics(decisions.pnl_ticks, baselines, cfg),
     )
 
 
@@ -231,10 +217,21 @@ def _ratio_metrics(decisions: Decisions, cfg: EvaluateConfig) -> dict[str, Any]:
     }
 
 
-def _bound_metrics(net: Bound, excess: Bound) -> dict[str, Any]:
+def _bound_metrics(
+    pnl: NDArray[Any], baselines: Mapping[str, NDArray[Any]], cfg: EvaluateConfig
+) -> dict[str, Any]:
+    bootstrap: dict[str, Any] = {
+        "block": cfg.bootstrap_block_decisions,
+        "num_resamples": cfg.bootstrap_resamples,
+        "confidence": cfg.confidence,
+        "seed": cfg.seed,
+    }
+    net = lower_bound(pnl, **bootstrap)
+    excess = {name: excess_bound(pnl, series, **bootstrap).lower for name, series in baselines.items()}
     return {
         "net_lower_ticks": net.lower,
-        "excess_lower_ticks": excess.lower,
+        "excess_lower_ticks": excess[RANDOM],
+        "baseline_lower_ticks": excess,
         "confidence": net.confidence,
         "bootstrap_block_decisions": net.block_decisions,
     }

@@ -59,6 +59,27 @@ def supervised_losses(
     return SupervisedLosses(direction, size, return_loss(return_logits, classes))
 
 
+class _Critic(NamedTuple):
+    """Q on a batch, and what it is trained towards."""
+
+    expected: Tensor  # [S, A] E[Q], with gradient
+    old_expected: Tensor  # [S, A] E[Q] of the target network
+    wanted: Tensor  # [S, Z] the projected target distribution
+    own_entropy: Tensor  # [S] of `wanted`: what even a perfect prediction has as cross-entropy
+    error: Tensor  # [S] C51 cross-entropy of the taken action, with gradient
+
+
+class _Actor(NamedTuple):
+    """Policy and value on a batch, with gradient but for the value's target."""
+
+    value: Tensor  # [S] units of the reward scale
+    bootstrapped: Tensor  # [S] its target
+    log_policy: Tensor  # [S, A]
+    log_prob: Tensor  # [S] of the taken action
+    surrogate: Tensor  # [S] PPO's clipped loss
+    distill: Tensor  # [S] KL from the policy that Q would have
+
+
 def _best_next(agent: Agent, target: Weights, batch: Batch, span: Tensor) -> Tensor:
     """`[S, Z]` target distribution of the best *feasible* action of s'."""
     logits = agent.q_distribution(target, batch.next_x)
@@ -67,59 +88,86 @@ def _best_next(agent: Agent, target: Weights, batch: Batch, span: Tensor) -> Ten
     return torch.softmax(logits.gather(1, best)[:, 0], -1)
 
 
-def replay_losses(
-    agent: Agent, w: Weights, target: Weights, batch: Batch, slots: dict[str, Tensor]
-) -> ReplayLosses:
-    """Losses of Q, policy and value on a batch; all zero while the replay is empty."""
-    span, scale = slots["atom_span"], slots["reward_scale"].clamp(min=1e-3)
+def _critic(
+    agent: Agent, w: Weights, target: Weights, batch: Batch, span: Tensor, reward: Tensor, discount: Tensor
+) -> _Critic:
+    """`reward, discount [S]` in units of the reward scale, discount 0 where there is no successor."""
     atoms = support(span, agent.cfg.atoms)
-    reward = batch.returns / scale
-    discount = torch.where(batch.cut, 0.0, batch.discount)
-    pick = batch.action[:, None]
-
     logits = agent.q_distribution(w, batch.x)
     expected = agent.expected_q(logits, span)
     with torch.no_grad():
         wanted = project_distribution(_best_next(agent, target, batch, span), atoms, reward, discount)
         old_expected = agent.expected_q(agent.q_distribution(target, batch.x), span)
         own_entropy = -torch.where(wanted > 0, wanted * wanted.clamp(min=1e-12).log(), 0.0).sum(-1)
-    chosen = logits.gather(1, pick[:, :, None].expand(-1, 1, logits.shape[-1]))[:, 0]
-    q_error = categorical_loss(chosen, wanted)
+    taken = batch.action[:, None, None].expand(-1, 1, logits.shape[-1])
+    error = categorical_loss(logits.gather(1, taken)[:, 0], wanted)
+    return _Critic(expected, old_expected, wanted, own_entropy, error)
 
+
+def _actor(
+    agent: Agent,
+    w: Weights,
+    batch: Batch,
+    expected: Tensor,
+    reward: Tensor,
+    discount: Tensor,
+    slots: dict[str, Tensor],
+) -> _Actor:
+    """`expected [S, A]` E[Q], from which the policy is distilled as from a constant."""
     value = agent.value(w, batch.x)
     with torch.no_grad():
         bootstrapped = reward + discount * agent.value(w, batch.next_x)
         advantage = bootstrapped - value
     log_policy = agent.policy(w, batch.x, batch.feasible)
-    log_prob = log_policy.gather(1, pick)[:, 0]
-    surrogate = clipped_surrogate(log_prob, batch.log_prob, advantage, slots["ppo_clip"].clamp(0.01, 0.9))
-    distill = distillation_loss(
-        log_policy, expected, batch.feasible, slots["distill_temperature"].clamp(min=1e-3), NEGATIVE
-    )
+    log_prob = log_policy.gather(1, batch.action[:, None])[:, 0]
+    clip, temperature = slots["ppo_clip"].clamp(0.01, 0.9), slots["distill_temperature"].clamp(min=1e-3)
+    surrogate = clipped_surrogate(log_prob, batch.log_prob, advantage, clip)
+    distill = distillation_loss(log_policy, expected, batch.feasible, temperature, NEGATIVE)
+    return _Actor(value, bootstrapped, log_policy, log_prob, surrogate, distill)
+
+
+def _kurtosis(values: Tensor) -> Tensor:
+    """Fourth over squared second central moment; 3 for a normal distribution."""
+    centred = values - values.mean()
+    return centred.pow(4).mean() / centred.square().mean().square().clamp(min=1e-12)
+
+
+def replay_losses(
+    agent: Agent, w: Weights, target: Weights, batch: Batch, slots: dict[str, Tensor]
+) -> ReplayLosses:
+    """Losses of Q, policy and value on a batch; all zero while the replay is empty."""
+    span, scale = slots["atom_span"], slots["reward_scale"].clamp(min=1e-3)
+    reward = batch.returns / scale
+    discount = torch.where(batch.cut, 0.0, batch.discount)
+    pick = batch.action[:, None]
+    critic = _critic(agent, w, target, batch, span, reward, discount)
+    actor = _actor(agent, w, batch, critic.expected, reward, discount, slots)
 
     def mean(values: Tensor) -> Tensor:
         return torch.where(batch.weight > 0, values, 0.0).mean()
 
     with torch.no_grad():
-        delta = (wanted * atoms).sum(-1) - expected.gather(1, pick)[:, 0]
-        ratio = (log_prob - batch.log_prob).clamp(-2.0, 2.0)
-        centred = delta - delta.mean()
-        kurtosis = centred.pow(4).mean() / centred.square().mean().square().clamp(min=1e-12)
+        mean_wanted = (critic.wanted * support(span, agent.cfg.atoms)).sum(-1)
+        kurtosis = _kurtosis(mean_wanted - critic.expected.gather(1, pick)[:, 0])
+        ratio = (actor.log_prob - batch.log_prob).clamp(-2.0, 2.0)
+        lag = (critic.expected - critic.old_expected).gather(1, pick)[:, 0].abs()
     return ReplayLosses(
-        q=mean(q_error * batch.weight),
-        policy=mean(surrogate),
-        value=mean((value - bootstrapped).square()),
-        distill=mean(distill),
-        entropy=mean(policy_entropy(log_policy, batch.feasible)),
-        error=(q_error.detach() - own_entropy).clamp(min=0.0),
-        divergence=mean((expected.detach() - old_expected).gather(1, pick)[:, 0].abs()),
+        q=mean(critic.error * batch.weight),
+        policy=mean(actor.surrogate),
+        value=mean((actor.value - actor.bootstrapped).square()),
+        distill=mean(actor.distill),
+        entropy=mean(policy_entropy(actor.log_policy, batch.feasible)),
+        error=(critic.error.detach() - critic.own_entropy).clamp(min=0.0),
+        divergence=mean(lag),
         policy_kl=mean(ratio.exp() - 1.0 - ratio),
         td_kurtosis=kurtosis,
         return_square=mean(batch.returns.square()),
     )
 
 
-def total_loss(supervised: SupervisedLosses, replayed: ReplayLosses, slots: dict[str, Tensor], cfg: LearnConfig) -> Tensor:
+def total_loss(
+    supervised: SupervisedLosses, replayed: ReplayLosses, slots: dict[str, Tensor], cfg: LearnConfig
+) -> Tensor:
     """The weighted sum that is differentiated once."""
     return (
         supervised.total()
@@ -131,7 +179,9 @@ def total_loss(supervised: SupervisedLosses, replayed: ReplayLosses, slots: dict
     )
 
 
-def fresh_distillation(agent: Agent, w: Weights, x: Tensor, feasible: Tensor, slots: dict[str, Tensor]) -> Tensor:
+def fresh_distillation(
+    agent: Agent, w: Weights, x: Tensor, feasible: Tensor, slots: dict[str, Tensor]
+) -> Tensor:
     """Distillation of Q into the policy on fresh `x [B, D + C]`: its gradient reaches the encoder."""
     with torch.no_grad():
         expected = agent.expected_q(agent.q_distribution(w, x), slots["atom_span"])

@@ -32,7 +32,9 @@ def adamw(params: Tensor, grad: Tensor, moments: Moments, rate: Tensor, cfg: Lea
     """
     norm = grad.square().sum().sqrt()
     applied = torch.isfinite(norm)
-    clean = torch.where(applied, grad, 0.0) * (cfg.max_grad_norm / norm.clamp(min=cfg.max_grad_norm)).nan_to_num()
+    clean = (
+        torch.where(applied, grad, 0.0) * (cfg.max_grad_norm / norm.clamp(min=cfg.max_grad_norm)).nan_to_num()
+    )
     beta_1, beta_2 = cfg.adam_betas
     step = moments.step + applied.to(torch.int64)
     m = torch.where(applied, beta_1 * moments.m + (1.0 - beta_1) * clean, moments.m)

@@ -1,16 +1,19 @@
 """The prepare stage: data to feature cache to walk-forward windows to `run.json`."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from trainer.config import Config
 from trainer.data.cache import Cache, build_cache
-from trainer.data.synthetic import write_market
+from trainer.data.staging import staged_directory
 from trainer.data.windows import Window, plan_windows, train_test
 from trainer.errors import InputError
 from trainer.learn.markers import Marker, write_marker
 from trainer.learn.progress import code_sha
 from trainer.learn.run import FoldRows, Run, WindowRows
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 """`(what, done, total)` in units of the work at hand."""
@@ -27,6 +30,8 @@ def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progre
         on_progress("cache", done, total)
 
     cache = build_cache(config, source, cache_root, trades, on_bytes)
+    if cache.instrument.fee_per_lot == 0:
+        _log.warning("%s: fee_per_lot is 0, trading costs the spread only", cache.instrument.name)
     run = Run(
         config=config,
         config_digest=config.digest(),
@@ -37,25 +42,36 @@ def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progre
     )
     run.save(run_dir)
     write_marker(
-        run_dir, Marker(stage="prepare", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint)
+        run_dir,
+        Marker(stage="prepare", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint),
     )
     return run
 
 
 def _source(config: Config, cache_root: Path, on_progress: Progress) -> tuple[Path, Path | None]:
-    """The mbp-10 source and, if separate, the trades; a synthetic market is written first."""
+    """The mbp-10 source and, if separate, the trades; a synthetic market that is not there is written first."""
     if config.run.mbp10_data_dir is not None:
         trades = config.run.trades_data_dir
         return config.run.mbp10_data_dir, None if trades == config.run.mbp10_data_dir else trades
     if config.market_source is None:
-        raise InputError("no data given", where="--mbp10-data-dir", do="give order-book files or --market planted")
+        raise InputError(
+            "no data given", where="--mbp10-data-dir", do="give order-book files or --market planted"
+        )
     key = config.model_copy(update={"learn": type(config.learn)()}).digest()
     directory = cache_root / f"{config.market_source}-{key}"
 
     def on_session(done: int, total: int) -> None:
         on_progress("market", done, total)
 
-    write_market(config, directory, on_session)
+    def whole(path: Path) -> bool:
+        return len(list(path.glob("*.dbn.zst"))) == config.synthetic.sessions
+
+    if not whole(directory):
+        # Slow to load: a market that is there already needs neither generator nor calendars.
+        from trainer.data.synthetic import write_market
+
+        with staged_directory(directory, whole) as staging:
+            write_market(config, staging, on_session)
     return directory, None
 
 

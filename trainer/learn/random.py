@@ -1,8 +1,8 @@
 """Counter-based random numbers: a pure function of (seed, step, stream, index).
 
 Nothing is stored but the step counter, so a resumed run draws what the uninterrupted one would have drawn,
-and CPU and GPU draw the same bits. Mixing is SplitMix64's finaliser (Steele, Lea & Flood 2014), applied to each
-input in turn; torch's int64 multiplication wraps, as the algorithm needs.
+and CPU and GPU draw the same bits. Mixing is SplitMix64's finaliser (Steele, Lea & Flood 2014), applied to
+each input in turn; torch's int64 multiplication wraps, as the algorithm needs.
 """
 
 from enum import IntEnum

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 DAYS_PER_YEAR = 252
 EULER_GAMMA = 0.5772156649015329
@@ -43,7 +43,7 @@ def probabilistic_sharpe(pnl: NDArray[Any], benchmark: float = 0.0) -> float:
     kurtosis = float(np.mean(centred**4)) / variance**2
     # Never negative, because kurtosis >= 1 + skewness^2; rounding may still take it under 0.
     spread = math.sqrt(max(0.0, 1.0 - skewness * ratio + (kurtosis - 1.0) / 4.0 * ratio**2))
-    return float(stats.norm.cdf(_ratio((ratio - benchmark) * math.sqrt(len(pnl) - 1), spread)))
+    return float(ndtr(_ratio((ratio - benchmark) * math.sqrt(len(pnl) - 1), spread)))
 
 
 def deflated_sharpe(pnl: NDArray[Any], num_trials: int = 1, trial_sd: float | None = None) -> float:
@@ -56,8 +56,8 @@ def deflated_sharpe(pnl: NDArray[Any], num_trials: int = 1, trial_sd: float | No
     if num_trials == 1 or len(pnl) < 2:
         return probabilistic_sharpe(pnl)
     sd = 1.0 / math.sqrt(len(pnl) - 1) if trial_sd is None else trial_sd
-    first = float(stats.norm.ppf(1.0 - 1.0 / num_trials))
-    second = float(stats.norm.ppf(1.0 - 1.0 / (num_trials * math.e)))
+    first = float(ndtri(1.0 - 1.0 / num_trials))
+    second = float(ndtri(1.0 - 1.0 / (num_trials * math.e)))
     return probabilistic_sharpe(pnl, sd * ((1.0 - EULER_GAMMA) * first + EULER_GAMMA * second))
 
 
@@ -65,7 +65,7 @@ def wilson_interval(num_wins: int, num_trades: int, confidence: float = 0.95) ->
     """Two-sided Wilson score interval of a win rate; (NaN, NaN) without trades."""
     if num_trades == 0:
         return math.nan, math.nan
-    z = float(stats.norm.ppf(0.5 + confidence / 2.0))
+    z = float(ndtri(0.5 + confidence / 2.0))
     rate, z2 = num_wins / num_trades, z * z / num_trades
     centre = (rate + z2 / 2.0) / (1.0 + z2)
     half = z / (1.0 + z2) * math.sqrt(rate * (1.0 - rate) / num_trades + z2 / (4.0 * num_trades))

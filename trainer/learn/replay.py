@@ -42,7 +42,7 @@ class Ring(NamedTuple):
 class Batch(NamedTuple):
     """Sampled transitions; `x` is the heads' input [h, context]."""
 
-    index: Tensor  # [S] int64
+    slot: Tensor  # [S] int64 where in the replay
     weight: Tensor  # [S] importance weight, 0 when the buffer is empty
     x: Tensor  # [S, D + C]
     next_x: Tensor  # [S, D + C]
@@ -103,10 +103,10 @@ def discounted_returns(rewards: Tensor, gamma: Tensor) -> Tensor:
     return torch.stack(out[::-1])
 
 
-def completed(ring: Ring, step: Tensor, h: Tensor, context: Tensor, feasible: Tensor, gamma: Tensor) -> tuple[
-    Tensor, Tensor
-]:
-    """Rows `[1, B, W]` and `[1, B] bool` of the decisions whose n rewards are in, bootstrapped from state s_t."""
+def completed(
+    ring: Ring, step: Tensor, h: Tensor, context: Tensor, feasible: Tensor, gamma: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Rows `[1, B, W]` and `[1, B] bool` of the decisions whose n rewards are in, bootstrapped from s_t."""
     n = ring.h.shape[0]
     oldest = (step % n)[None]
     order = (step + torch.arange(n, device=h.device)) % n
@@ -136,16 +136,20 @@ def flushed(ring: Ring, step: Tensor, truncated: Tensor, gamma: Tensor) -> tuple
 
 
 def _pack(
-    h: Tensor, context: Tensor, next_h: Tensor, next_context: Tensor, scalars: Tensor,
+    h: Tensor,
+    context: Tensor,
+    next_h: Tensor,
+    next_context: Tensor,
+    scalars: Tensor,
     rest: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> Tensor:
+    """`[m, B, W]` rows of m decisions a lane; successors broadcast over m, columns go as in SCALARS."""
     returns, discount, next_feasible, cut = rest
     reward, log_prob, action, feasible, done = scalars.unbind(-1)
-    columns = (returns, reward, discount.expand_as(returns), log_prob, action, feasible, next_feasible, cut, done)
+    gained = (returns, reward, discount.expand_as(returns), log_prob)
+    columns = torch.stack((*gained, action, feasible, next_feasible, cut, done), -1)
     expand = h.shape[:2]
-    return torch.cat(
-        [h, next_h.expand(*expand, -1), context, next_context.expand(*expand, -1), torch.stack(columns, -1)], -1
-    )
+    return torch.cat([h, next_h.expand(*expand, -1), context, next_context.expand(*expand, -1), columns], -1)
 
 
 def entered(ring: Ring, step: Tensor, h: Tensor, context: Tensor, scalars: Tensor) -> Ring:
@@ -181,23 +185,33 @@ def write(replay: Replay, rows: Tensor, valid: Tensor) -> Replay:
 
 def sample(replay: Replay, draws: Tensor, beta: Tensor, config: Config) -> Batch:
     """Stratified proportional sampling with exact integer sums; `draws [S] float32` in (0, 1)."""
-    count, d = draws.shape[0], config.agent.hidden
-    weights = replay.priority if config.learn.prioritized else (replay.priority > 0).to(torch.int64)
-    sums = weights.cumsum(0)
+    priority = replay.priority if config.learn.prioritized else (replay.priority > 0).to(torch.int64)
+    sums = priority.cumsum(0)
     total = sums[-1]
-    stratum = torch.arange(count + 1, device=draws.device) * total // count
-    width = (stratum[1:] - stratum[:-1]).to(torch.float64)
-    target = stratum[:-1] + (draws.to(torch.float64) * width).to(torch.int64)
-    index = torch.searchsorted(sums, target, right=True).clamp(max=weights.shape[0] - 1)
-    share = weights[index].to(torch.float32) / total.clamp(min=1)
+    slot = _drawn(sums, draws)
+    share = priority[slot].to(torch.float32) / total.clamp(min=1)
     weight = (replay.filled * share).clamp(min=1e-12) ** -beta
     weight = torch.where(total > 0, weight / weight.max(), 0.0)
-    rows = replay.rows[index]
-    h, next_h, context, next_context, scalars = rows.split([d, d, NUM_CONTEXT, NUM_CONTEXT, len(SCALARS)], -1)
+    return _unpack(replay.rows[slot], slot, weight, config.agent.hidden)
+
+
+def _drawn(sums: Tensor, draws: Tensor) -> Tensor:
+    """`[S] int64` slots, one from each of S equal strata of the inclusive sums `[N] int64`."""
+    count = draws.shape[0]
+    stratum = torch.arange(count + 1, device=draws.device) * sums[-1] // count
+    width = (stratum[1:] - stratum[:-1]).to(torch.float64)
+    target = stratum[:-1] + (draws.to(torch.float64) * width).to(torch.int64)
+    return torch.searchsorted(sums, target, right=True).clamp(max=sums.shape[0] - 1)
+
+
+def _unpack(rows: Tensor, slot: Tensor, weight: Tensor, hidden: int) -> Batch:
+    """The batch of packed `rows [S, W]`; the inverse of `_pack`."""
+    widths = [hidden, hidden, NUM_CONTEXT, NUM_CONTEXT, len(SCALARS)]
+    h, next_h, context, next_context, scalars = rows.split(widths, -1)
     column = dict(zip(SCALARS, scalars.unbind(-1), strict=True))
     hold = torch.arange(NUM_ACTIONS, device=rows.device) == 0  # an empty mask would have no best action
     return Batch(
-        index=index,
+        slot=slot,
         weight=weight,
         x=torch.cat([h, context], -1),
         next_x=torch.cat([next_h, next_context], -1),
@@ -211,13 +225,13 @@ def sample(replay: Replay, draws: Tensor, beta: Tensor, config: Config) -> Batch
     )
 
 
-def reprioritized(replay: Replay, index: Tensor, error: Tensor, alpha: Tensor) -> Replay:
-    """Stores error^alpha; duplicate samples agree by integer maximum, so their order cannot matter."""
+def reprioritized(replay: Replay, slot: Tensor, error: Tensor, alpha: Tensor) -> Replay:
+    """Stores error^alpha at `slot [S]`; duplicates agree by integer maximum, so order cannot matter."""
     fixed = ((error.clamp(min=1e-4) ** alpha) * PRIORITY_ONE).clamp(max=float(_PRIORITY_MAX))
     fixed = torch.where(torch.isfinite(error), fixed, float(PRIORITY_ONE)).to(torch.int64).clamp(min=1)
-    known = replay.priority[index] > 0  # an empty buffer stays empty
+    known = replay.priority[slot] > 0  # an empty buffer stays empty
     fixed = torch.where(known, fixed, 0)
     return replay._replace(
-        priority=replay.priority.scatter_reduce(0, index, fixed, "amax", include_self=False),
+        priority=replay.priority.scatter_reduce(0, slot, fixed, "amax", include_self=False),
         max_priority=torch.maximum(replay.max_priority, fixed.max()),
     )

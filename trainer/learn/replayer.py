@@ -89,7 +89,7 @@ def _join(columns: Columns, instrument: InstrumentConfig) -> Account:
     """Columns `[steps, tiles, ...]` to an account: tiles one after the other, each in its own order."""
     live = columns["live"].T
     pnl = np.diff(columns["equity"].T, axis=1, prepend=0.0)
-    tile = np.broadcast_to(np.arange(live.shape[0])[:, None], live.shape)
+    tile = np.broadcast_to(np.arange(live.shape[0], dtype=np.int32)[:, None], live.shape)
     names = ("ts_ns", "ordered", "action", "num_feasible", "entropy", "in_market")
     decisions = Decisions(
         pnl_ticks=pnl[live], tile=tile[live], **{name: columns[name].T[live] for name in names}
@@ -120,7 +120,7 @@ def _spread_per_trade(spread: NDArray[Any], closed: NDArray[np.bool_]) -> NDArra
     total = np.cumsum(spread, axis=1)
     found = []
     for lane in range(len(spread)):
-        step, column = np.nonzero(closed[lane])
+        step, _ = np.nonzero(closed[lane])
         paid = np.diff(total[lane, step], prepend=0.0)
         found.append(paid)
     return np.concatenate(found) if found else np.empty(0)

@@ -42,7 +42,10 @@ class Acted(NamedTuple):
 
 
 def forward(learner: Learner, params: Tensor, lanes: Lanes, bus: Tensor) -> Fresh:
-    """Observes rows up to each lane's cursor and encodes them; labels belong to the same rows (train window)."""
+    """Observes rows up to each lane's cursor and encodes them.
+
+    Labels belong to the same rows; they look ahead, so a learner's tape ends with the train window.
+    """
     agent, tape, cfg = learner.agent, learner.tape, learner.config
     slots, w = learner.slots.read(bus), learner.agent.layout.unflatten(params)
     context = context_features(tape, lanes, slots["ema.abs_trade"], cfg.market, learner.instrument)
@@ -51,9 +54,8 @@ def forward(learner: Learner, params: Tensor, lanes: Lanes, bus: Tensor) -> Fres
     h = agent.encode(w, features, elapsed, context)
     back = torch.arange(1 - cfg.data.window_rows, 1, device=h.device)
     rows = torch.maximum(lanes.cursor[:, None] + back, tape.first_row[lanes.cursor][:, None])
-    losses = supervised_losses(
-        agent, w, h, tape.labels[rows], tape.label_valid[rows], tape.return_class[lanes.cursor], learner.move_sd
-    )
+    labels = (tape.labels[rows], tape.label_valid[rows], tape.return_class[lanes.cursor])
+    losses = supervised_losses(agent, w, h, *labels, learner.move_sd)
     newest = h[:, -1]
     distill = torch.zeros((), device=h.device)
     if cfg.learn.encoder_distill > 0:
@@ -63,29 +65,43 @@ def forward(learner: Learner, params: Tensor, lanes: Lanes, bus: Tensor) -> Fres
     return Fresh(newest.detach(), context, feasible, losses, distill, sizes)
 
 
+@torch.no_grad()
 def act(learner: Learner, state: TrainState, params: Tensor, fresh: Fresh) -> Acted:
     """Samples a masked action per lane, applies the risk stage, steps the market and enters the decision."""
-    cfg, slots = learner.config, learner.slots.read(state.bus)
     w = learner.agent.layout.unflatten(params)
     log_policy = learner.agent.policy(w, torch.cat([fresh.h, fresh.context], -1), fresh.feasible)
-    noise = uniform(state.seed, state.step, Stream.ACTION, tuple(log_policy.shape))
-    action = (log_policy - torch.log(-torch.log(noise))).argmax(-1)  # Gumbel-max: one draw per lane
-    action, _ = risk_stage(
-        learner.tape, state.lanes, action, slots["stop_loss_ratio"], slots["ema.abs_trade"], cfg.market
-    )
+    action = _chosen(learner, state, log_policy)
     anchors = learner.tape.anchors
     anchor = anchors[integers(state.seed, state.step, Stream.ANCHOR, action.shape[0], anchors.shape[0])]
-    lanes, outcome = step_lanes(learner.tape, state.lanes, action, anchor, cfg, learner.instrument)
+    lanes, outcome = step_lanes(learner.tape, state.lanes, action, anchor, learner.config, learner.instrument)
+    slots = learner.slots.read(state.bus)
+    ring, rows, valid = _stored(state, fresh, outcome, log_policy, slots["gamma"], slots["reward_scale"])
+    return Acted(lanes, outcome, policy_entropy(log_policy, fresh.feasible), ring, rows, valid)
 
-    done, gamma = outcome.done, slots["gamma"]
-    ready_rows, ready = completed(state.ring, state.step, fresh.h, fresh.context, fresh.feasible, gamma)
-    reward = outcome.reward_ticks.to(torch.float32) + outcome.drawdown_penalty * slots["reward_scale"]
+
+def _chosen(learner: Learner, state: TrainState, log_policy: Tensor) -> Tensor:
+    """`[B] int64` actions drawn from `log_policy [B, A]`, overruled where the risk stage closes."""
+    slots = learner.slots.read(state.bus)
+    noise = uniform(state.seed, state.step, Stream.ACTION, tuple(log_policy.shape))
+    action = (log_policy - torch.log(-torch.log(noise))).argmax(-1)  # Gumbel-max: one draw per lane
+    stop, typical = slots["stop_loss_ratio"], slots["ema.abs_trade"]
+    action, _ = risk_stage(learner.tape, state.lanes, action, stop, typical, learner.config.market)
+    return action
+
+
+def _stored(
+    state: TrainState, fresh: Fresh, outcome: Outcome, log_policy: Tensor, gamma: Tensor, reward_scale: Tensor
+) -> tuple[Ring, Tensor, Tensor]:
+    """The ring with this decision entered, and the transitions that became whole: `[(n + 1) B, W]`, valid."""
+    now = (fresh.h, fresh.context)
+    ready_rows, ready = completed(state.ring, state.step, *now, fresh.feasible, gamma)
+    reward = outcome.reward_ticks.to(torch.float32) + outcome.drawdown_penalty * reward_scale
     log_prob = log_policy.gather(1, outcome.executed[:, None])[:, 0]
     scalars = torch.stack(
-        [reward, log_prob, outcome.executed.float(), pack_mask(fresh.feasible), done.float()], -1
+        [reward, log_prob, outcome.executed.float(), pack_mask(fresh.feasible), outcome.done.float()], -1
     )
-    ring = entered(state.ring, state.step, fresh.h, fresh.context, scalars)
+    ring = entered(state.ring, state.step, *now, scalars)
     flush_rows, flush, ring = flushed(ring, state.step, outcome.truncated, gamma)
     rows = torch.cat([ready_rows, flush_rows]).flatten(0, 1)
     valid = torch.cat([ready, flush]).flatten()
-    return Acted(lanes, outcome, policy_entropy(log_policy, fresh.feasible), ring, rows, valid)
+    return ring, rows, valid

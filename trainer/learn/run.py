@@ -11,6 +11,7 @@ from trainer.errors import InputError, MismatchError
 from trainer.learn.atomic import write_json
 
 RUN_FILE = "run.json"
+METRICS_FILE = "metrics.json"  # of a fold, written by evaluate and read by the gate
 
 
 class WindowRows(BaseModel):
@@ -56,7 +57,9 @@ class Run(BaseModel):
                 "no prepared run here", where=str(path), do="run `python -m trainer prepare --run-dir` first"
             ) from error
         except (OSError, ValidationError) as error:
-            raise InputError(f"unreadable: {str(error).splitlines()[0]}", where=str(path), do="prepare again") from error
+            raise InputError(
+                f"unreadable: {str(error).splitlines()[0]}", where=str(path), do="prepare again"
+            ) from error
 
     def save(self, run_dir: Path) -> None:
         """Writes `run.json` atomically; refuses to replace that of another configuration or other data."""

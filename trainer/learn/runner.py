@@ -7,7 +7,6 @@ full, captured after. Capturing earlier once cost the documents a factor of 48.
 import os
 
 import torch
-import torch._inductor.config
 
 from trainer.config import Config
 from trainer.learn.learner import Learner
@@ -30,9 +29,11 @@ def configure_device(device: torch.device) -> None:
     if device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.set_float32_matmul_precision("high")
-        # Sums over the book's 10 levels become plain arithmetic: Triton 3.6 fails to compile 64-bit reductions
-        # of that length fused with what surrounds them.
-        torch._inductor.config.unroll_reductions_threshold = 2 * NUM_LEVELS
+        from torch._inductor import config as inductor  # seconds to load, and only compiling needs it
+
+        # Sums over the book's 10 levels become plain arithmetic: Triton 3.6 fails to compile 64-bit
+        # reductions of that length fused with what surrounds them.
+        inductor.unroll_reductions_threshold = 2 * NUM_LEVELS
     else:
         torch.set_num_threads(1)  # sums differ between thread counts, and folds run side by side
 
@@ -60,7 +61,7 @@ class Runner:
         self.completed += 1
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Captures one step. Warm-up steps are discarded: they only rewrite replay rows this step writes too."""
+        """Captures one step. Warm-up steps are discarded: they only write replay rows that it writes too."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -72,4 +73,3 @@ class Runner:
         with torch.cuda.graph(graph):
             copy_into(self.state, step(self.learner, self.state, self.parts))
         return graph
-

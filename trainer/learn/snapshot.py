@@ -30,8 +30,8 @@ def sections(learner: Learner, state: TrainState, normaliser: Normaliser) -> dic
     for group in GROUPS:
         start, end = layout.group_range(group)
         found[f"optimizer.{group}"] = optimizer_section(
-            int(arrays["adam_step"]), float(arrays["bus"][slots.index[f"lr.{group}"]]), *cfg.adam_betas, cfg.adam_eps,
-            cfg.weight_decay, arrays["adam_m"][start:end], arrays["adam_v"][start:end],
+            int(arrays["adam_step"]), float(arrays["bus"][slots.index[f"lr.{group}"]]), *cfg.adam_betas,
+            cfg.adam_eps, cfg.weight_decay, arrays["adam_m"][start:end], arrays["adam_v"][start:end],
         )  # fmt: skip
     found |= {f"bus.{name}": np.asarray(arrays["bus"][i]) for name, i in slots.index.items()}
     found |= {f"counts.{name}": np.asarray(arrays["counts"][i]) for name, i in slots.count_index.items()}

@@ -9,9 +9,9 @@ from trainer.agent.agent import Agent
 from trainer.config import Config
 from trainer.learn.bus import Slots
 from trainer.learn.random import Stream, integers
-from trainer.learn.tree import leaves
-from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
 from trainer.learn.replay import Replay, Ring, empty_replay
+from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
+from trainer.learn.tree import leaves
 from trainer.market.lanes import Lanes, reset_lanes
 from trainer.market.tape import Tape
 

@@ -30,6 +30,7 @@ def learn(learner: Learner, params: Tensor, target: Tensor, batch: Batch, bus: T
     return replay_losses(learner.agent, weights, old, batch, learner.slots.read(bus))
 
 
+@torch.no_grad()
 def draw(learner: Learner, state: TrainState, replay: Replay) -> Batch:
     """The batch of this step."""
     draws = uniform(state.seed, state.step, Stream.REPLAY, (learner.config.learn.batch_size,))
@@ -38,13 +39,13 @@ def draw(learner: Learner, state: TrainState, replay: Replay) -> Batch:
 
 @dataclass(frozen=True)
 class Parts:
-    """The functions a step is made of, plain or compiled. Gradients cross between them, so each is its own graph."""
+    """The functions a step is made of, plain or compiled; each its own graph, as gradients cross between."""
 
     forward: Callable[..., Any] = forward
-    act: Callable[..., Any] = torch.no_grad()(act)
-    draw: Callable[..., Any] = torch.no_grad()(draw)
+    act: Callable[..., Any] = act
+    draw: Callable[..., Any] = draw
     learn: Callable[..., Any] = learn
-    adapt: Callable[..., Any] = torch.no_grad()(adapt)
+    adapt: Callable[..., Any] = adapt
 
     def compiled(self, backend: str = "inductor") -> "Parts":
         """All parts through torch.compile, without its own CUDA graphs: ours captures the whole step."""
@@ -64,7 +65,7 @@ def step(learner: Learner, state: TrainState, parts: Parts) -> TrainState:
     loss = total_loss(fresh.supervised, losses, slots, learner.config.learn) + fresh.distill
     (grad,) = torch.autograd.grad(loss, params)
     new = parts.adapt(learner, state, grad, fresh, acted, losses, replay.filled)
-    replay = reprioritized(replay, batch.index, losses.error, slots["per_alpha"].clamp(0.0, 1.0))
+    replay = reprioritized(replay, batch.slot, losses.error, slots["per_alpha"].clamp(0.0, 1.0))
     row = (state.step % RECORD_RING)[None]
     return TrainState(
         seed=state.seed,

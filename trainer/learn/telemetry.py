@@ -16,8 +16,8 @@ METRIC_NAMES = (
     "l_label", "l_size", "l_return", "l_q", "l_pi", "l_v", "l_distill", "l_ent",
     "lr_bce", "lr_aux", "lr_q", "lr_pi", "lr_v", "grad_norm", "skipped",
     "gamma", "target_tau", "ppo_clip", "entropy_coef", "per_alpha", "reward_scale", "atom_span",
-    "q_divergence", "policy_kl", "td_kurtosis", "mean_abs_trade", "trade_duration", "filled", "defects", "h_short",
-    "h_medium", "h_long",
+    "q_divergence", "policy_kl", "td_kurtosis", "mean_abs_trade", "trade_duration", "filled", "defects",
+    "h_short", "h_medium", "h_long",
     *SHARE_NAMES,
 )  # fmt: skip
 """Columns of a record, in order; `hold` and shares are fractions, P&L is in ticks over all lanes."""

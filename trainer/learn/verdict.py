@@ -101,6 +101,7 @@ def verdict_table(verdict: Verdict, folds: Sequence[FoldMetrics | None]) -> Rend
     return Group(
         _criteria_table(verdict, folds),
         _account_table(folds),
+        _baseline_table(folds),
         Text(f"{mark} {verdict_line(verdict)}", style=style),
         *(Text(f"  ✗ {reason}") for reason in verdict.reasons),
         *(Text(note, style="dim") for note in [*_notes(folds), CAVEAT]),
@@ -145,10 +146,17 @@ def _costs(fold: FoldMetrics) -> str:
     return f"fold {fold.fold}, ticks: gross {gross}{inside}, fees {fees}, net {net}."
 
 
-def _baselines(fold: FoldMetrics) -> str:
-    agent = _number(fold.net_ticks_per_decision, "+.3f")
-    others = ", ".join(f"{name} {_number(value, '+.3f')}" for name, value in fold.baselines.items())
-    return f"fold {fold.fold}, net ticks per decision: agent {agent}; {others}."
+def _baseline_table(folds: Sequence[FoldMetrics | None]) -> Table:
+    """Two rows a fold: net ticks per decision, and the lower bound of the agent's excess over each baseline."""
+    found = [fold for fold in folds if fold is not None]
+    names = list(found[0].baselines) if found else []
+    table = _table("Net ticks per decision", ("agent", *(name.replace("_", " ") for name in names)))
+    for fold in found:
+        net = (fold.net_ticks_per_decision, *(fold.baselines[name] for name in names))
+        table.add_row(str(fold.fold), *(_number(value, "+.3f") for value in net))
+        excess = (_number(fold.baseline_lower_ticks[name], "+.3f") for name in names)
+        table.add_row("by ≥", "", *excess, style="dim")
+    return table
 
 
 def _number(value: float, form: str) -> str:
@@ -159,12 +167,12 @@ def _notes(folds: Sequence[FoldMetrics | None]) -> list[str]:
     found = [fold for fold in folds if fold is not None]
     if not found:
         return []
-    notes = [note for fold in found for note in (_costs(fold), _baselines(fold))]
+    notes = [_costs(fold) for fold in found]
     bases = sorted({fold.ratio_basis for fold in found})
     notes += [
         f"Sharpe on {'; '.join(bases)}.",
         f"≥: lower bounds in ticks per decision, {found[0].confidence:.0%} one-sided, block bootstrap over "
-        f"{found[0].bootstrap_block_decisions} decisions.",
+        f"{found[0].bootstrap_block_decisions} decisions; `by ≥` is the agent's excess over that trader.",
     ]
     # Half a tick-lot in a million is rounding; more is money that appeared or vanished.
     lost = [fold for fold in found if abs(fold.unexplained_ticks) > 1e-6 * (1 + abs(fold.gross_ticks))]
