@@ -32,7 +32,7 @@ $(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed (PYTHON=...)")'
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/uv.txt
-	$(UV) pip sync --quiet --require-hashes requirements/uv.txt requirements/dev.txt
+	$(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/uv.txt requirements/dev.txt
 	$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

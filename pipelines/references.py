@@ -13,65 +13,21 @@ CHAIN = re.compile(r"""[A-Za-z_]\w*(?:\.\w+|\[\s*'[^']*'\s*\]|\[\s*"[^"]*"\s*\])
 INDEX = re.compile(r"""\[\s*['"]([^'"]*)['"]\s*\]""")
 
 WORKFLOW_FIELDS = {
-    *(
-        "name",
-        "namespace",
-        "mainEntrypoint",
-        "serviceAccountName",
-        "uid",
-        "parameters",
-        "priority",
-        "duration",
-    ),
-    *("creationTimestamp", "scheduledTime", "annotations", "labels", "outputs", "parameters.json"),
-}
+    "name", "namespace", "mainEntrypoint", "serviceAccountName", "uid", "parameters", "priority", "duration",
+    "creationTimestamp", "scheduledTime", "annotations", "labels", "outputs", "parameters.json",
+}  # fmt: skip
 EXIT_FIELDS = {"status", "failures"}
 METRIC_FIELDS = {"status", "duration", "exitCode", "resourcesDuration"}
 RETRY_FIELDS = {"exitCode", "status", "duration", "message"}
 TASK_FIELDS = {
-    *(
-        "status",
-        "outputs",
-        "id",
-        "ip",
-        "startedAt",
-        "finishedAt",
-        "exitCode",
-        "name",
-        "hostNodeName",
-        "duration",
-    ),
-}
+    "status", "outputs", "id", "ip", "startedAt", "finishedAt", "exitCode", "name", "hostNodeName",
+    "duration",
+}  # fmt: skip
 FUNCTIONS = {
-    *(
-        "asInt",
-        "asFloat",
-        "string",
-        "jsonpath",
-        "sprig",
-        "toJson",
-        "filter",
-        "map",
-        "len",
-        "int",
-        "float",
-        "trim",
-    ),
-    *(
-        "in",
-        "not",
-        "and",
-        "or",
-        "true",
-        "false",
-        "nil",
-        "contains",
-        "matches",
-        "startsWith",
-        "endsWith",
-        "let",
-    ),
-}
+    "asInt", "asFloat", "string", "jsonpath", "sprig", "toJson", "filter", "map", "len", "int", "float",
+    "trim", "in", "not", "and", "or", "true", "false", "nil", "contains", "matches", "startsWith", "endsWith",
+    "let",
+}  # fmt: skip
 
 
 def check_references(document: Document) -> Iterator[Finding]:

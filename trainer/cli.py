@@ -67,16 +67,9 @@ class Prepared(Common):
 
     def chooses_run(self) -> bool:
         """Whether an option that belongs to preparing was given."""
-        names = (
-            "config",
-            "market",
-            "mbp10_data_dir",
-            "trades_data_dir",
-            "folds",
-            "instrument",
-            "n_backtests",
-        )
-        chosen = any(getattr(self, name) is not None for name in (*names, "per_capacity", "seed"))
+        names = ("config", "market", "mbp10_data_dir", "trades_data_dir", "folds", "instrument")
+        more = ("n_backtests", "per_capacity", "seed")
+        chosen = any(getattr(self, name) is not None for name in names + more)
         return chosen or self.preset != "default"
 
 
@@ -113,7 +106,7 @@ class Train(Prepared):
         from trainer.learn.loop import train
 
         run = self._run()
-        train(run, self.run_dir, self.fold_idx, resume_from=self.resume_from)
+        train(run, self.run_dir, self.fold_idx, sys.stdout, self.resume_from)
         return int(ExitCode.DONE)
 
     def _run(self) -> Any:

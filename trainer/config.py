@@ -169,7 +169,12 @@ class LearnConfig(Section):
     importance_beta: float = Field(
         default=0.4, ge=0, le=1, description="exponent of the importance weights; 0 = none"
     )
-    learning_rate: float = Field(default=1e-3, gt=0, description="start of every head's rate")
+    learning_rate: float = Field(
+        default=1e-3,
+        ge=1e-4,
+        le=1e-2,
+        description="start of every head's rate; in the controller's bounds",
+    )
     adam_betas: tuple[float, float] = Field(default=(0.9, 0.999), description="of AdamW")
     adam_eps: float = Field(default=1e-8, gt=0, description="of AdamW")
     weight_decay: float = Field(default=1e-2, ge=0, description="decoupled, of AdamW")

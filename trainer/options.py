@@ -73,7 +73,8 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
         body = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read: {error.strerror or error}", where=str(path)) from error
+        do = "check --config"
+        raise InputError(f"cannot read: {error.strerror or error}", where=str(path), do=do) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"not YAML: {error}", where=str(path)) from error
     if body is None:

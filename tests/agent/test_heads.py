@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
@@ -132,7 +133,7 @@ def test_each_horizons_outputs_depend_on_its_own_bucket_only(
     assert labels.shape == (2, 3, 3, NUM_LABEL_SOURCES)
     assert returns.shape == (2, 3, config.data.return_classes)
     edges = [0, *torch.tensor(agent.cfg.buckets).cumsum(0).tolist()]
-    for horizon, (start, end) in enumerate(zip(edges, edges[1:], strict=False)):
+    for horizon, (start, end) in enumerate(pairwise(edges)):
         for outputs in (labels[:, -1, horizon], returns[:, horizon]):
             (grad,) = torch.autograd.grad(outputs.square().sum(), h, retain_graph=True)
             touched = (grad[:, -1] != 0).any(0)

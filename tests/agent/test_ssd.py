@@ -21,7 +21,7 @@ def silu(x: Array) -> Array:
 
 
 def recurrent_lane(w: dict[str, Array], x: Array, cfg: AgentConfig) -> Array:
-    """One lane `[K, D]` row by row: state = exp(-a dt) state + dt key value^T; y = query state + skip value."""
+    """One lane `[K, D]` row by row: s = exp(-a dt) s + dt key value^T, y = query s + skip value."""
     inner, heads, width = (
         cfg.hidden * cfg.ssd_expand,
         cfg.ssd_heads,

@@ -38,7 +38,9 @@ def test_output_carries_environment_shapes_and_every_mode_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "step.json"
-    assert main(["--modes", "eager", "--steps", "1", "--rows", "4000", "--lanes", "8", "--out", str(out)]) == 0
+    assert (
+        main(["--modes", "eager", "--steps", "1", "--rows", "4000", "--lanes", "8", "--out", str(out)]) == 0
+    )
     body = json.loads(out.read_text())
     assert set(body["environment"]) == set(environment(torch.device("cpu")))
     assert body["shapes"]["B"] == 8

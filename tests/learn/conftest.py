@@ -1,16 +1,23 @@
-"""Synthetic accounts of known traders, judged through the real metrics."""
+"""Synthetic accounts of known traders, and one tiny run that is really prepared and trained."""
 
-from collections.abc import Callable, Sequence
+import io
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-from trainer.config import EvaluateConfig, GateConfig, InstrumentConfig
+from trainer.config import Config, EvaluateConfig, GateConfig, InstrumentConfig
 from trainer.learn.account import Decisions, Trades
 from trainer.learn.entropy import EntropyStability, entropy_stability
+from trainer.learn.loop import train
 from trainer.learn.metrics import FoldMetrics, fold_metrics
-from trainer.presets import INSTRUMENTS
+from trainer.learn.prepare import prepare
+from trainer.learn.run import Run, fold_dir
+from trainer.presets import INSTRUMENTS, demo
 from trainer.types import Action
 
 DECISION_NS = 1_000_000_000
@@ -98,3 +105,66 @@ def make_fold(instrument: InstrumentConfig) -> MakeFold:
         )
 
     return make
+
+
+NUM_STEPS, CHECKPOINT_STEP = 200, 100
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As the trainer runs: sums differ between thread counts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Config:
+    """The demo, shrunk to some tens of steps a second: 16 lanes, two folds of one session each."""
+    return demo().replaced(
+        synthetic={"rows_per_session": 2048, "sessions": 3},
+        data={"window_rows": 8, "folds": 2},
+        agent={"hidden": 24, "buckets": (8, 8, 8), "ssd_state": 8, "head_hidden": 32},
+        learn={"n_backtests": 16, "per_capacity": 256, "batch_size": 32},
+        evaluate={
+            "tile_decisions": 40,
+            "bootstrap_block_decisions": 10,
+            "bootstrap_resamples": 200,
+            "random_traders": 8,
+        },
+        run={"n_steps": NUM_STEPS, "checkpoint_every": CHECKPOINT_STEP, "log_every": 50, "device": "cpu"},
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """The run and its directory, prepared; not to be written to."""
+    root = tmp_path_factory.mktemp("runs")
+    return prepare(tiny_config, root / "tiny", root / "cache", lambda what, done, total: None), root / "tiny"
+
+
+@pytest.fixture(scope="session")
+def trained(tiny_run: tuple[Run, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """Fold 0 trained for 200 steps without a stop, checkpoints at 100 and 200; not to be written to."""
+    run_dir = tmp_path_factory.mktemp("trained") / "tiny"
+    shutil.copytree(tiny_run[1], run_dir)
+    train(tiny_run[0], run_dir, 0, io.StringIO())
+    return tiny_run[0], run_dir
+
+
+@pytest.fixture
+def trained_copy(trained: tuple[Run, Path], tmp_path: Path) -> tuple[Run, Path]:
+    """A copy of `trained` that a test may change."""
+    shutil.copytree(trained[1], tmp_path / "tiny")
+    return trained[0], tmp_path / "tiny"
+
+
+@pytest.fixture
+def stopped(trained: tuple[Run, Path], tmp_path: Path) -> tuple[Run, Path]:
+    """As a kill behind step 100 leaves it: that checkpoint, longer records, no marker."""
+    run, run_dir = trained[0], tmp_path / "stopped"
+    shutil.copytree(trained[1], run_dir)
+    (fold_dir(run_dir, 0) / "train.DONE.json").unlink()
+    (fold_dir(run_dir, 0) / f"checkpoint-{NUM_STEPS}.bin").unlink()
+    return run, run_dir

@@ -37,7 +37,9 @@ def test_a_slot_reads_its_own_element(slots: Slots) -> None:
     counts[slots.count_index["trades"]] = 2**24 + 1
     assert slots.read(bus)["gamma"].item() == pytest.approx(0.97)
     assert slots.read_counts(counts)["trades"].item() == 2**24 + 1
-    changed = [name for name, start in slots.starts.items() if slots.read(bus)[name].item() != torch.tensor(start)]
+    changed = [
+        name for name, start in slots.starts.items() if slots.read(bus)[name].item() != torch.tensor(start)
+    ]
     assert changed == ["gamma"]
 
 
@@ -55,7 +57,13 @@ def test_a_missing_slot_is_not_silently_zero(slots: Slots) -> None:
 
 def test_outputs_start_at_the_documented_values_and_averages_at_zero() -> None:
     starts = slot_starts(default())
-    documented = {"gamma": 0.90, "target_tau": 0.005, "ppo_clip": 0.2, "entropy_coef": 0.035, "per_alpha": 0.4}
+    documented = {
+        "gamma": 0.90,
+        "target_tau": 0.005,
+        "ppo_clip": 0.2,
+        "entropy_coef": 0.035,
+        "per_alpha": 0.4,
+    }
     documented |= {"reward_scale": 1.0, "stop_loss_ratio": 2.0} | {f"lr.{group}": 1e-3 for group in GROUPS}
     assert {name: starts[name] for name in documented} == documented
     assert {starts[name] for name in EMAS} == {0.0}

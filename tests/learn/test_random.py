@@ -66,6 +66,15 @@ def test_draws_lie_strictly_inside_the_unit_interval() -> None:
     assert torch.isfinite(torch.log(-torch.log(found))).all()
 
 
+@pytest.mark.parametrize(("seed", "value"), [(33_960_337, 1 - 2.0**-24), (19_054_483, 2.0**-25)])
+def test_24_equal_bits_give_neither_one_nor_zero(seed: int, value: float) -> None:
+    # Seeds found by search, whose first draw is all ones and all zeros: rounding must not reach the end.
+    found = draw(seed, 0, Stream.ACTION, 1)
+    assert found.item() == value
+    assert torch.isfinite(torch.log(-torch.log(found))).all()
+    assert integers(torch.tensor(seed), torch.tensor(0), Stream.ACTION, 1, 10).item() in (0, 9)
+
+
 @pytest.mark.parametrize("stream", list(Stream))
 def test_draws_are_uniform_within_a_step_and_over_steps(stream: Stream) -> None:
     within = draw(1, 5, stream, 100_000)

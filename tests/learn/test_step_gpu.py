@@ -6,6 +6,7 @@ import torch
 from benchmarks.step import new_runner, random_walk_tape
 from trainer.config import Config
 from trainer.learn.runner import Runner, capture_step, configure_device
+from trainer.learn.state import copy_into
 from trainer.learn.tree import leaves
 from trainer.presets import INSTRUMENTS, demo
 
@@ -62,3 +63,15 @@ def test_two_gpu_runs_are_equal_bit_for_bit() -> None:
     steps = capture_step(small()) + NUM_STEPS
     one = run_of(small(), graph=True, compiled=True, steps=steps)
     assert differing(one, run_of(small(), graph=True, compiled=True, steps=steps)) == {}
+
+
+def test_a_run_resumed_behind_the_capture_equals_the_whole_one_bit_for_bit() -> None:
+    split = capture_step(small()) + NUM_STEPS // 2
+    whole = run_of(small(), graph=True, compiled=True, steps=capture_step(small()) + NUM_STEPS)
+    first = run_of(small(), graph=True, compiled=True, steps=split)
+    resumed = run_of(small(), graph=True, compiled=True, steps=0)
+    copy_into(resumed.state, first.state)
+    resumed.completed = split
+    for _ in range(NUM_STEPS - NUM_STEPS // 2):
+        resumed.advance()
+    assert differing(whole, resumed) == {}

@@ -19,6 +19,7 @@ from trainer.agent.heads import (
 )
 from trainer.agent.layout import Layout, Weights
 from trainer.config import AgentConfig, Config
+from trainer.errors import InputError
 from trainer.types import NUM_LABEL_SOURCES
 
 
@@ -34,8 +35,15 @@ class Agent:
 
     @staticmethod
     def build(config: Config, device: torch.device) -> "Agent":
-        """The agent of a run; `config.agent.buckets` must have one bucket per label horizon."""
+        """The agent of a run. Raises InputError unless there are 3 label horizons with one bucket each."""
         cfg, horizons = config.agent, config.data.horizons
+        # Three, because the records name a short, a medium and a long one.
+        if not len(cfg.buckets) == len(horizons) == 3 or min(horizons) < 1:
+            raise InputError(
+                f"buckets {cfg.buckets} do not fit horizons {horizons}",
+                where="agent.buckets",
+                do="use 3 horizons of at least 1 decision and one bucket for each",
+            )
         parameters = encoder_parameters(cfg) + head_parameters(cfg, len(horizons), config.data.return_classes)
         return Agent(
             cfg,

@@ -155,7 +155,8 @@ def source_files(path: Path, schema: str = "mbp-10") -> list[Path]:
     files = [f for f in found if _schema_of(f) not in others]
     if not files:
         legacy = " (legacy .dbz files are not read: convert them to .dbn)" if any(path.glob("*.dbz")) else ""
-        raise InputError(f"no {schema} file, .dbn or .dbn.zst, in this directory{legacy}", where=str(path))
+        what = f"no {schema} file, .dbn or .dbn.zst, in this directory{legacy}"
+        raise InputError(what, where=str(path), do=f"give the directory of the {schema} files")
     return files
 
 

@@ -47,7 +47,9 @@ def staged_directory(target: Path, usable: Callable[[Path], bool]) -> Iterator[P
         _sync(target.parent)
     except OSError as error:
         what = f"cannot write here ({error.strerror or error})"
-        raise InputError(what, where=str(target.parent), do=ADVICE.get(error.errno or 0, "")) from error
+        raise InputError(
+            what, where=str(target.parent), do=ADVICE.get(error.errno or 0, "choose another cache directory")
+        ) from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)

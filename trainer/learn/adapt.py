@@ -73,7 +73,8 @@ def adapt(
     update, target = _optimized(learner, state, grad, slots)
     seen = observations(fresh, acted, losses, filled > 0)
     slots = update_averages(slots, seen)
-    slots = update_outputs(slots, counts, filled >= learner.config.learn.per_capacity)
+    learn = learner.config.learn
+    slots = update_outputs(slots, counts, filled >= learn.per_capacity, learn.n_step)
     counts = _counted(counts, seen, update.applied)
     record = record_row(
         _market_metrics(acted, seen)
@@ -137,7 +138,7 @@ def _loss_metrics(fresh: Fresh, losses: ReplayLosses) -> dict[str, Tensor]:
         "l_distill": losses.distill,
         "l_ent": losses.entropy,
     }
-    sizes = zip(("h_short", "h_medium", "h_long"), fresh.bucket_size[:3].unbind(0), strict=True)
+    sizes = zip(("h_short", "h_medium", "h_long"), fresh.bucket_size.unbind(0), strict=True)
     return {name: loss.detach() for name, loss in found.items()} | dict(sizes)
 
 

@@ -72,14 +72,15 @@ def bounded_step(
 def update_averages(slots: Values, seen: Observations) -> Values:
     """Input averages of all controllers but the learning rates'."""
     traded, always = seen.num_trades > 0, torch.ones_like(seen.learned)
+    chose = seen.entropy_limit > 0  # with every order in flight no lane had a choice: nothing was observed
     readings = {
         "trade_duration": (seen.trade_duration, traded),
         "abs_trade": (seen.abs_trade_ticks, traded),
         "win": (seen.win_rate, traded),
         "order_share": (seen.order_share, always),
-        "entropy": (seen.entropy, always),
-        "entropy_target": (0.7 * seen.entropy_limit, always),
-        "entropy_share": (seen.entropy_share, always),
+        "entropy": (seen.entropy, chose),
+        "entropy_target": (0.7 * seen.entropy_limit, chose),
+        "entropy_share": (seen.entropy_share, chose),
         "q_divergence": (seen.q_divergence, seen.learned),
         "policy_kl": (seen.policy_kl, seen.learned),
         "td_kurtosis": (seen.td_kurtosis.clamp(1.0, 30.0), seen.learned),
@@ -91,7 +92,7 @@ def update_averages(slots: Values, seen: Observations) -> Values:
     return out
 
 
-def update_outputs(slots: Values, counts: Values, warm: Tensor) -> Values:
+def update_outputs(slots: Values, counts: Values, warm: Tensor, n_step: int) -> Values:
     """All outputs from the averages; `warm`: the buffer is full, from where scale and span stay frozen."""
     due = (counts["updates"] > 0) & (counts["updates"] % STEP_EVERY == 0)
     out = dict(slots)
@@ -109,15 +110,15 @@ def update_outputs(slots: Values, counts: Values, warm: Tensor) -> Values:
     kurtosis = slots["ema.td_kurtosis"]
     alpha = (0.4 + 0.2 * (kurtosis - 3.0) / 7.0).clamp(0.2, 0.8)
     out["per_alpha"] = torch.where(kurtosis == 0.0, slots["per_alpha"], _blend(slots["per_alpha"], alpha))
-    return _update_scale(out, warm)
+    return _update_scale(out, warm, n_step)
 
 
 def _blend(old: Tensor, new: Tensor) -> Tensor:
     return old + BLEND * (new - old)
 
 
-def _update_scale(slots: Values, warm: Tensor) -> Values:
-    """Reward scale = root mean square n-step return; atom span covers a discounted sum of such returns.
+def _update_scale(slots: Values, warm: Tensor, n_step: int) -> Values:
+    """Reward scale = root mean square n-step return; atom span covers a sum of such returns at gamma^n.
 
     Both are frozen once the buffer is full: a moving support would move every stored distribution's meaning.
     """
@@ -125,7 +126,7 @@ def _update_scale(slots: Values, warm: Tensor) -> Values:
     frozen = warm | (square == 0.0)
     out = dict(slots)
     out["reward_scale"] = torch.where(frozen, slots["reward_scale"], square.clamp(min=1e-6).sqrt())
-    remaining = 1.0 - slots["gamma"].square() ** 5
+    remaining = 1.0 - slots["gamma"].square() ** n_step
     span = (1.0 + 3.0 * torch.rsqrt(remaining.clamp(min=1e-3))).clamp(4.0, 12.0)
     out["atom_span"] = torch.where(frozen, slots["atom_span"], span)
     return out

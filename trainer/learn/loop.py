@@ -3,7 +3,6 @@
 import logging
 import platform
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -112,14 +111,9 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
         cache.instrument.fee_ticks,
     )  # fmt: skip
     normaliser = Normaliser.fit(
-        cache.features,
-        cache.ts_ns,
-        cache.segment,
-        labels.move_ticks,
-        labels.valid,
-        window.start_row,
+        cache.features, cache.ts_ns, cache.segment, labels.move_ticks, labels.valid, window.start_row,
         window.end_row,
-    )
+    )  # fmt: skip
     tape = build_tape(cache, window, normaliser, config, device)
     move_sd = torch.from_numpy(normaliser.move_sd).to(device).clamp(min=1e-3)
     learner = Learner.build(config, cache.instrument, tape, move_sd)
@@ -127,9 +121,7 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
     return Training(run, directory, learner, normaliser, Runner(learner, state), CheckpointStore(directory))
 
 
-def train(
-    run: Run, run_dir: Path, index: int, stream: TextIO = sys.stdout, resume_from: Path | None = None
-) -> Marker:
+def train(run: Run, run_dir: Path, index: int, stream: TextIO, resume_from: Path | None = None) -> Marker:
     """Trains fold `index` to `run.config.run.n_steps` completed steps and leaves its marker.
 
     Finished folds return at once. The newest valid checkpoint is found by itself; `resume_from` forces one.

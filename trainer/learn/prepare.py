@@ -49,7 +49,7 @@ def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progre
 
 
 def _source(config: Config, cache_root: Path, on_progress: Progress) -> tuple[Path, Path | None]:
-    """The mbp-10 source and, if separate, the trades; a synthetic market that is not there is written first."""
+    """The mbp-10 source and, if separate, the trades; a missing synthetic market is written first."""
     if config.run.mbp10_data_dir is not None:
         trades = config.run.trades_data_dir
         return config.run.mbp10_data_dir, None if trades == config.run.mbp10_data_dir else trades

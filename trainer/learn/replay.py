@@ -164,6 +164,17 @@ def entered(ring: Ring, step: Tensor, h: Tensor, context: Tensor, scalars: Tenso
     )
 
 
+def write_slots(head: Tensor, rank: Tensor, valid: Tensor, capacity: int) -> Tensor:
+    """`[M] int64` distinct rows of the buffer from the inclusive prefix sum `rank [M]` of `valid [M]`.
+
+    Invalid rows go to spare ones behind the buffer, and so do the oldest when more than N are valid (all
+    lanes of a small buffer truncated at once): two writers of one slot would race.
+    """
+    kept = valid & (rank > rank[-1] - capacity)
+    spare = capacity + torch.arange(rank.shape[0], device=rank.device)
+    return torch.where(kept, (head + rank - 1) % capacity, spare)
+
+
 def write(replay: Replay, rows: Tensor, valid: Tensor) -> Replay:
     """Appends the valid of `rows [M, W]` in order; slots come from a prefix sum, one writer per slot.
 
@@ -171,8 +182,7 @@ def write(replay: Replay, rows: Tensor, valid: Tensor) -> Replay:
     """
     capacity = replay.priority.shape[0]
     rank = valid.to(torch.int64).cumsum(0)
-    spare = capacity + torch.arange(rows.shape[0], device=rows.device)
-    slot = torch.where(valid, (replay.head + rank - 1) % capacity, spare)
+    slot = write_slots(replay.head, rank, valid, capacity)
     replay.rows.index_copy_(0, slot, rows)
     touched = torch.zeros(replay.rows.shape[0], dtype=torch.bool, device=rows.device)
     touched = touched.index_copy(0, slot, valid)[:capacity]

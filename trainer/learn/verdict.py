@@ -147,14 +147,15 @@ def _costs(fold: FoldMetrics) -> str:
 
 
 def _baseline_table(folds: Sequence[FoldMetrics | None]) -> Table:
-    """Two rows a fold: net ticks per decision, and the lower bound of the agent's excess over each baseline."""
+    """Two rows a fold: net ticks per decision, and the least excess of the agent over each baseline."""
     found = [fold for fold in folds if fold is not None]
     names = list(found[0].baselines) if found else []
-    table = _table("Net ticks per decision", ("agent", *(name.replace("_", " ") for name in names)))
+    table = _table("Net ticks per decision", ("agent", *(name.removeprefix("always_") for name in names)))
     for fold in found:
         net = (fold.net_ticks_per_decision, *(fold.baselines[name] for name in names))
         table.add_row(str(fold.fold), *(_number(value, "+.3f") for value in net))
-        excess = (_number(fold.baseline_lower_ticks[name], "+.3f") for name in names)
+        bounds = (fold.baseline_lower_ticks[name] for name in names)
+        excess = ("–" if math.isnan(bound) else _number(bound, "+.3f") for bound in bounds)
         table.add_row("by ≥", "", *excess, style="dim")
     return table
 

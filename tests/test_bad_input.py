@@ -1,0 +1,254 @@
+"""Bad input on the command line: one line that says what is wrong, where and what to do; nothing left."""
+
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import databento_dbn
+import numpy as np
+import pytest
+import zstandard
+
+from tests.data import conftest as files
+from trainer.cli import main
+from trainer.data.columns import ColumnWriter
+
+RECORDS = 600
+Write = Callable[[Path], Path]
+
+
+def written(path: Path, data: bytes) -> Path:
+    return files._write(path, data)
+
+
+def truncated(root: Path) -> Path:
+    path = written(root / "es.dbn.zst", files._encode(files._records(RECORDS)))
+    path.write_bytes(path.read_bytes()[:-3000])
+    return path
+
+
+def cut_record(root: Path) -> Path:
+    return written(root / "es.dbn", files._encode(files._records(RECORDS))[:-100])
+
+
+def concatenated(root: Path) -> Path:
+    data = files._encode(files._records(RECORDS))
+    return written(root / "es.dbn.zst", data + data)
+
+
+def flipped_byte(root: Path) -> Path:
+    path = written(root / "es.dbn.zst", files._encode(files._records(RECORDS)))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+    return path
+
+
+def wrong_schema(root: Path) -> Path:
+    trades = files._trades(files.OPEN_NS + np.arange(9), np.ones(9), b"B")
+    return written(root / "trades.dbn", files._encode(trades, schema=databento_dbn.Schema.TRADES))
+
+
+def legacy(root: Path) -> Path:
+    path = root / "old.dbz"
+    path.write_bytes(b"\x51\x2a\x4d\x18\x04\x00\x00\x00DBZ\x01" + zstandard.compress(b"records"))
+    return path
+
+
+def several_instruments(root: Path) -> Path:
+    records = files._records(RECORDS)
+    records["instrument_id"][::2] = 9
+    parent = databento_dbn.SType.PARENT
+    return written(root / "es.dbn", files._encode(records, symbols=("ES.FUT",), stype=parent))
+
+
+def off_grid(root: Path) -> Path:
+    records = files._records(RECORDS)
+    records["bid_px_03"][400] += 1
+    return written(root / "es.dbn.zst", files._encode(records))
+
+
+def too_few_rows(root: Path) -> Path:
+    return written(root / "es.dbn.zst", files._encode(files._records(50)))
+
+
+def unknown_instrument(root: Path) -> Path:
+    return written(root / "cl.dbn", files._encode(files._records(RECORDS), symbols=("CLH4",)))
+
+
+def time_backwards(root: Path) -> Path:
+    records = files._records(RECORDS)
+    records["ts_recv"][300:] -= 50_000_000_000
+    return written(root / "es.dbn.zst", files._encode(records))
+
+
+def text_file(root: Path) -> Path:
+    return written(root / "es.dbn", b"ts,bid,ask\n1,2,3\n")
+
+
+def empty_file(root: Path) -> Path:
+    return written(root / "es.dbn.zst", b"")
+
+
+def empty_directory(root: Path) -> Path:
+    (root / "day").mkdir()
+    return root / "day"
+
+
+CASES = [
+    (truncated, "truncated"),
+    (cut_record, "268 of 368 bytes"),
+    (concatenated, "concatenated"),
+    (flipped_byte, "@"),
+    (wrong_schema, "schema trades, not mbp-10"),
+    (legacy, "legacy .dbz"),
+    (off_grid, "bid_px_03"),
+    (too_few_rows, "50 valid rows of 50 records"),
+    (time_backwards, "ts_recv goes backwards"),
+    (text_file, "not a DBN file"),
+    (empty_file, ""),
+    (empty_directory, "no mbp-10 file"),
+]
+
+
+def prepare(source: Path, root: Path, *options: str) -> int:
+    config = root / "small.yaml"
+    config.write_text("data: {decision_rows: 4, window_rows: 8, horizons: [1, 2, 4], folds: 1}\n")
+    words = [
+        "--run-dir",
+        str(root / "runs" / "bad"),
+        "--mbp10-data-dir",
+        str(source),
+        "--config",
+        str(config),
+    ]
+    return main(["prepare", *words, *options])
+
+
+def the_line(capsys: pytest.CaptureFixture[str]) -> str:
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def nothing_left(root: Path) -> None:
+    """No run, and no file under the cache's root: neither whole nor half-written."""
+    runs = root / "runs"
+    assert not (runs / "bad").exists()
+    assert [str(path) for path in runs.rglob("*") if path.is_file() or path.name.startswith(".")] == []
+
+
+def test_a_good_file_is_prepared(tmp_path: Path) -> None:
+    """The ground on which every case below stands."""
+    source = written(tmp_path / "es.dbn.zst", files._encode(files._records(RECORDS)))
+    assert prepare(source, tmp_path) == 0
+    assert (tmp_path / "runs" / "bad" / "run.json").exists()
+
+
+@pytest.mark.parametrize(("make", "said"), CASES, ids=[make.__name__ for make, _ in CASES])
+def test_bad_data_is_one_line_that_names_the_file_and_what_to_do(
+    make: Write, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make(tmp_path)
+    assert prepare(source, tmp_path) == 2
+    line = the_line(capsys)
+    assert str(source) in line
+    assert said in line
+    assert "; " in line, "the line must say what to do"
+    nothing_left(tmp_path)
+
+
+def test_an_instrument_that_cannot_be_told_names_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = unknown_instrument(tmp_path)
+    assert prepare(source, tmp_path) == 2
+    assert "data.instrument: cannot infer the instrument of dataset GLBX.MDP3, CLH4; choose one" in the_line(
+        capsys
+    )
+    nothing_left(tmp_path)
+    assert prepare(source, tmp_path, "--instrument", "ES") == 0
+
+
+def test_several_instruments_are_listed_with_their_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = several_instruments(tmp_path)
+    assert prepare(source, tmp_path, "--instrument", "ES") == 2
+    line = the_line(capsys)
+    assert f"{source} @ " in line
+    assert "several instruments: 7 (300 records), 9 (300 records); choose one: data.instrument_id" in line
+    nothing_left(tmp_path)
+
+
+def test_real_legacy_file_is_refused_by_name(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = shared_data / "dbn_official" / "test_data.mbp-10.dbz"
+    assert prepare(source, tmp_path) == 2
+    assert "legacy .dbz" in the_line(capsys)
+    nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("taken", ["run", "cache"])
+def test_a_file_in_place_of_a_directory_is_one_line(
+    taken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = written(tmp_path / "es.dbn.zst", files._encode(files._records(RECORDS)))
+    (tmp_path / "taken").write_text("")
+    other = ["--cache-dir", str(tmp_path / "taken" / "x")]
+    if taken == "run":
+        other = ["--run-dir", str(tmp_path / "taken" / "x"), "--cache-dir", str(tmp_path / "cache")]
+    words = ["--run-dir", str(tmp_path / "runs" / "bad")] if taken == "cache" else []
+    config = tmp_path / "small.yaml"
+    config.write_text("data: {decision_rows: 4, window_rows: 8, horizons: [1, 2, 4], folds: 1}\n")
+    base = ["prepare", "--mbp10-data-dir", str(source), "--config", str(config)]
+    assert main([*base, *words, *other]) == 2
+    line = the_line(capsys)
+    assert str(tmp_path / "taken") in line
+    assert "choose" in line
+    assert (tmp_path / "taken").read_text() == ""
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path / "es.dbn.zst", files._encode(files._records(RECORDS)))
+
+    def full(self: ColumnWriter, values: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ColumnWriter, "append", full)
+    assert prepare(source, tmp_path) == 2
+    line = the_line(capsys)
+    assert (
+        f"{tmp_path / 'runs' / 'cache'}: cannot write here (No space left on device); free some space" in line
+    )
+    nothing_left(tmp_path)
+    monkeypatch.undo()
+    assert prepare(source, tmp_path) == 0, "and with room again the same command works"
+
+
+def test_an_unknown_key_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = written(tmp_path / "es.dbn.zst", files._encode(files._records(RECORDS)))
+    config = tmp_path / "typo.yaml"
+    config.write_text("data: {fold: 3}\n")
+    words = ["--run-dir", str(tmp_path / "runs" / "bad"), "--mbp10-data-dir", str(source)]
+    assert main(["prepare", *words, "--config", str(config)]) == 2
+    assert the_line(capsys).startswith(f"error: {config}: data.fold: unknown key; see ")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_bad_data_in_a_prepared_run_leaves_that_run_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = written(tmp_path / "es.dbn.zst", files._encode(files._records(RECORDS)))
+    assert prepare(source, tmp_path) == 0
+    before = {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()}
+    capsys.readouterr()
+    shutil.copy(source, tmp_path / "whole")
+    truncated(tmp_path)
+    assert prepare(source, tmp_path) == 2
+    assert "truncated" in the_line(capsys)
+    assert {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()} == before
