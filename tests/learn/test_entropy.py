@@ -29,7 +29,8 @@ def test_a_fall_over_the_last_half_is_unstable() -> None:
     found = entropy_stability(np.linspace(1.0, 0.3, 2000) + NOISE, CFG)
     assert not found.stable
     # The half falls from .65 to .30; between the middles of its 20 blocks by 19/20 of that, over a mean of
-    # .475. sert found.relative_fall == pytest.approx(0.35 * 0.95 / 0.475, rel=0.05)
+    # .475.
+    assert found.relative_fall == pytest.approx(0.35 * 0.95 / 0.475, rel=0.05)
     assert found.reason == f"entropy falls by {found.relative_fall:.0%} over the last half, more than 20%"
 
 
