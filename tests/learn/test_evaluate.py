@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from trainer.agent.agent import Agent
 from trainer.data.cache import Cache, open_cache
 from trainer.errors import ExitCode, InputError, MismatchError
 from trainer.learn import evaluate as stage
@@ -24,6 +25,7 @@ from trainer.learn.replayer import Account, replay_policy
 from trainer.learn.run import METRICS_FILE, Run, fold_dir
 from trainer.learn.tiles import Tiles
 from trainer.market.lanes import Lanes
+from trainer.types import Action
 
 Trained = tuple[Run, Path]
 
@@ -158,11 +160,32 @@ def test_the_bus_is_the_checkpoints_and_stays_so(evaluation: Evaluation, checkpo
     assert sorted(before.tolist()) == sorted(float(checkpoint.arrays[name]) for name in names)
 
 
-def test_the_agent_acts_greedily(evaluation: Evaluation, checkpoint: Checkpoint, agent: Account) -> None:
-    again = evaluation.agent_account(checkpoint.array("params", dtype=np.float32), "agent")
-    same(agent, again)
-    assert np.array_equal(agent.decisions.entropy, again.decisions.entropy)
-    assert len(agent.trades) > 10
+def test_the_agent_takes_its_likeliest_action_unless_a_stop_closes_for_it(
+    evaluation: Evaluation, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e, params = evaluation, torch.from_numpy(checkpoint.array("params", dtype=np.float32))
+    greedy = agent_policy(e.agent, params, e.bus, e.tape, e.config, e.instrument)
+    likeliest: list[Tensor] = []
+    whole = Agent.policy
+
+    def policy(self: Agent, *inputs: Any) -> Tensor:
+        likeliest.append(whole(self, *inputs).argmax(-1))
+        return whole(self, *inputs)
+
+    def watched(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        action, entropy = greedy(lanes, feasible, step)
+        closes = ((action == Action.FLAT_FROM_LONG) & (lanes.lots > 0)) | (
+            (action == Action.FLAT_FROM_SHORT) & (lanes.lots < 0)
+        )
+        assert ((action == likeliest[-1]) | closes).all()
+        assert feasible.gather(1, action[:, None]).all()
+        assert (entropy <= feasible.sum(1).float().log() + 1e-5).all()
+        return action, entropy
+
+    monkeypatch.setattr(Agent, "policy", policy)
+    (account,) = replay_policy(e.tape, e.tiles, watched, e.config, e.instrument)
+    assert len(account.trades) > 10
+    assert len(likeliest) == e.config.evaluate.tile_decisions
 
 
 def test_random_traders_turn_over_as_much_as_the_agent(evaluation: Evaluation, agent: Account) -> None:
@@ -206,16 +229,3 @@ def test_metrics_hold_no_bare_nan(trained_copy: Trained) -> None:
         raise AssertionError(f"{name} in the metrics file")
 
     json.loads((fold_dir(trained_copy[1], 0) / METRICS_FILE).read_text(), parse_constant=refuse)
-
-
-def test_a_policy_only_sees_feasible_choices(evaluation: Evaluation, checkpoint: Checkpoint) -> None:
-    e, params = evaluation, torch.from_numpy(checkpoint.array("params", dtype=np.float32))
-    greedy = agent_policy(e.agent, params, e.bus, e.tape, e.config, e.instrument)
-
-    def watched(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        action, entropy = greedy(lanes, feasible, step)
-        assert feasible.gather(1, action[:, None]).all()
-        assert (entropy <= feasible.sum(1).float().log() + 1e-5).all()
-        return action, entropy
-
-    replay_policy(e.tape, e.tiles, watched, e.config, e.instrument)

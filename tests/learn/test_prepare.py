@@ -1,11 +1,15 @@
 """The prepare stage: what it writes, and that doing it again does nothing over."""
 
+import json
 import logging
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from trainer.config import Config
 from trainer.data import synthetic
 from trainer.errors import InputError, MismatchError
@@ -61,6 +65,30 @@ def test_preparing_again_writes_neither_market_nor_cache(
     assert files(copied / "cache") == before
     assert (again.folds, again.data_fingerprint) == (tiny_run[0].folds, tiny_run[0].data_fingerprint)
     assert seen == []
+
+
+def test_preparing_again_loads_neither_torch_nor_pandas_nor_signal_processing(
+    tiny_config: Config, copied: Path, tmp_path: Path
+) -> None:
+    """What makes a finished run's repetition quick: only the files' digests are checked."""
+    body = tiny_config.model_dump(mode="json", exclude={"preset"})
+    (tmp_path / "same.yaml").write_text(json.dumps(body))
+    words = [
+        "prepare",
+        "--run-dir",
+        str(copied / "tiny"),
+        "--preset",
+        "demo",
+        "--config",
+        str(tmp_path / "same.yaml"),
+    ]
+    program = (
+        f"import sys; from trainer.cli import main; code = main({words!r})\n"
+        "found = {'torch', 'pandas', 'scipy.signal', 'scipy.stats', 'pyarrow'} & sys.modules.keys()\n"
+        "sys.exit(f'loaded {found}' if found else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_market_that_lost_a_file_is_written_whole_again(

@@ -31,8 +31,6 @@ def configure_device(device: torch.device) -> None:
         torch.set_float32_matmul_precision("high")
         from torch._inductor import config as inductor  # seconds to load, and only compiling needs it
 
-        # No choice of kernels by timing: a restart repeats the bits.
-        inductor.deterministic = True
         inductor.deterministic = True  # no choice of kernels by timing: a restart repeats the bits
         # Sums over the book's 10 levels become plain arithmetic: Triton 3.6 fails to compile 64-bit
         # reductions of that length fused with what surrounds them.
