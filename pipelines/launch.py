@@ -79,6 +79,10 @@ def _check(options: LaunchOptions, config: Config) -> None:
         )
 
 
+# Stages of a runner that was killed save and end within seconds; a new runner waits for them.
+LOCK_WAIT_S = 15.0
+
+
 def option_values(options: LaunchOptions) -> dict[str, str]:
     """Values of the trainer's options; what nobody gave is left to the trainer's own defaults."""
     # Absolute paths, so that run.json says the same wherever the next command is typed.
@@ -97,7 +101,7 @@ def launch(options: LaunchOptions, stdout: TextIO, stderr: TextIO) -> int:
     """Run the plan here; returns the exit code and writes the verdict to stdout, progress to stderr."""
     config = config_of(options)
     run_dir = options.runs.absolute() / (options.run_id or run_id(config))
-    with run_lock(run_dir) as lock_fd:
+    with run_lock(run_dir, LOCK_WAIT_S) as lock_fd:
         run = LocalRun(
             run_dir=run_dir,
             values=option_values(options),

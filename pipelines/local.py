@@ -18,6 +18,7 @@ from pipelines.markers import is_done
 from pipelines.plan import EVALUATE, FOLD_STAGES, GATE, PREPARE, Stage
 from pipelines.progress import Display
 from trainer.errors import ExitCode
+from trainer.parent import PARENT_VARIABLE
 
 # One core a trainer: results depend on the number of threads (SYSTEM.md 9), and folds run side by side.
 CHILD_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -212,7 +213,7 @@ def _is_verdict(stage: Stage, code: int) -> bool:
 
 
 def _child_environment() -> dict[str, str]:
-    environment = {**os.environ, **CHILD_ENVIRONMENT}
+    environment = {**os.environ, **CHILD_ENVIRONMENT, PARENT_VARIABLE: str(os.getpid())}
     paths = [str(REPOSITORY), *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment

@@ -12,6 +12,7 @@ from cappa import Arg, Subcommands
 
 from trainer.errors import AlphaError, ExitCode, InputError
 from trainer.options import build_config
+from trainer.parent import stop_with_parent
 
 
 # Not frozen, as mypy allows `cappa.command` no frozen base.
@@ -191,6 +192,7 @@ def main(argv: list[str] | None = None) -> int:
 
     logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stderr)
     words = sys.argv[1:] if argv is None else argv
+    stop_with_parent()
     try:
         command = cappa.parse(Trainer, argv=words, backend=cappa.backend)
         return int(command.stage.execute())

@@ -36,6 +36,12 @@ class InputError(AlphaError):
     """Bad data, bad option or an unusable path: exit code 2."""
 
 
+class BusyError(InputError):
+    """Another process works there: exit code 75, a temporary failure, so that the plan tries again later."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
 class MismatchError(AlphaError):
     """A checkpoint, marker or run directory made by another config or other data: exit code 78."""
 

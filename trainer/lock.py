@@ -3,22 +3,23 @@
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainer.errors import InputError
+from trainer.errors import BusyError, InputError
 
 LOCK_NAME = ".lock"
 
 
 @contextmanager
-def directory_lock(directory: Path, taken: str, do: str) -> Iterator[int]:
+def directory_lock(directory: Path, taken: str, do: str, wait_s: float = 0.0) -> Iterator[int]:
     """Holds `<directory>/.lock`, making both; yields its descriptor. The file stays, the lock does not.
 
     A child that inherits the descriptor keeps the lock after its parent was killed. `taken` and `do` are what
-    the InputError says when another process holds the lock. InputError too for an unusable directory; a
-    network volume without locks is used unlocked.
+    the BusyError says when another process still holds the lock after `wait_s` seconds. InputError for an
+    unusable directory; a network volume without locks is used unlocked.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -27,9 +28,13 @@ def directory_lock(directory: Path, taken: str, do: str) -> Iterator[int]:
         what = f"cannot use the directory: {error.strerror or error}"
         raise InputError(what, where=str(directory), do="choose a writable one") from error
     try:
-        if not _take(descriptor):
+        give_up = time.monotonic() + wait_s
+        while not _take(descriptor):
+            if time.monotonic() < give_up:
+                time.sleep(0.1)
+                continue
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise InputError(f"{taken} (process {holder})", where=str(directory), do=do)
+            raise BusyError(f"{taken} (process {holder})", where=str(directory), do=do)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -162,7 +162,10 @@ def test_two_jobs_train_two_folds_at_the_same_time(run_dir: Path, monkeypatch: p
     assert times["begin", "train0"] < times["end", "train1"]
 
 
-def test_a_second_runner_on_the_directory_is_refused_with_one_line(run_dir: Path) -> None:
+def test_a_second_runner_on_the_directory_is_refused_with_one_line(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.launch.LOCK_WAIT_S", 0.2)
     with run_lock(run_dir), pytest.raises(InputError) as refused:
         Launched(run_dir, folds=1)
     assert f"another run is writing here (process {os.getpid()})" in str(refused.value)

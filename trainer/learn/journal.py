@@ -5,6 +5,7 @@ Design page SYSTEM.md section 11. Three places are written: `train.jsonl` (exact
 `train.jsonl` holds no clock times, so that an interrupted and resumed run leaves the bytes of a whole one.
 """
 
+import io
 import json
 import math
 import os
@@ -128,8 +129,13 @@ class Journal:
     def write(self, text: str) -> None:
         """Write one line, whatever white space `text` holds, to stream and attempt's log; flush both."""
         line = " ".join(text.split()) + "\n"
-        self._stream.write(line)
-        self._stream.flush()
+        try:
+            self._stream.write(line)
+            self._stream.flush()
+        except (
+            BrokenPipeError
+        ):  # its reader is gone; what is being saved matters more, and the log has the line
+            self._stream = io.StringIO()
         with _on_disk(self.log_path):
             self._log.write(line)
             self._log.flush()

@@ -7,6 +7,6 @@ from trainer.lock import directory_lock
 
 
 def fold_lock(directory: Path) -> AbstractContextManager[int]:
-    """Holds the fold's directory (SYSTEM.md section 9). InputError when another process works in it."""
+    """Holds the fold's directory (SYSTEM.md section 9). BusyError when another process works in it."""
     taken, do = "another process works in this fold", "wait for it, or use another --run-dir"
     return directory_lock(directory, taken, do)
