@@ -17,7 +17,8 @@ CHILD = (
 # Starts the child with its own process id in the variable, says the child's id, and waits to be killed.
 PARENT = f"""
 import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], env={{**os.environ, {PARENT_VARIABLE!r}: str(os.getpid())}},
+child = subprocess.Popen([sys.executable, "-c", {CHILD!r}],
+                         env={{**os.environ, {PARENT_VARIABLE!r}: str(os.getpid())}},
                          stdout=subprocess.PIPE, start_new_session=True)
 child.stdout.readline()
 print(child.pid, flush=True)

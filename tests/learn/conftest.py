@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from trainer.config import Config, EvaluateConfig, GateConfig, InstrumentConfig
 from trainer.learn.account import Decisions, Trades
 from trainer.learn.entropy import EntropyStability, entropy_stability
-from trainer.learn.loop import train
 from trainer.learn.metrics import FoldMetrics, fold_metrics
-from trainer.learn.prepare import prepare
 from trainer.learn.run import Run, fold_dir
 from trainer.presets import INSTRUMENTS, demo
 from trainer.types import Action
@@ -141,6 +139,9 @@ def tiny_config() -> Config:
 def tiny_run(tiny_config: Config, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """The run and its directory, prepared; not to be written to."""
     root = tmp_path_factory.mktemp("runs")
+    # Imported here: it reads market files, and the GPU tests beside run where no reader is installed.
+    from trainer.learn.prepare import prepare
+
     return prepare(tiny_config, root / "tiny", root / "cache", lambda what, done, total: None), root / "tiny"
 
 
@@ -149,6 +150,8 @@ def trained(tiny_run: tuple[Run, Path], tmp_path_factory: pytest.TempPathFactory
     """Fold 0 trained for 200 steps without a stop, checkpoints at 100 and 200; not to be written to."""
     run_dir = tmp_path_factory.mktemp("trained") / "tiny"
     shutil.copytree(tiny_run[1], run_dir)
+    from trainer.learn.loop import train
+
     train(tiny_run[0], run_dir, 0, io.StringIO())
     return tiny_run[0], run_dir
 

@@ -57,8 +57,9 @@ def _source(config: Config, cache_root: Path, on_progress: Progress) -> tuple[Pa
         raise InputError(
             "no data given", where="--mbp10-data-dir", do="give order-book files or --market planted"
         )
-    key = config.model_copy(update={"learn": type(config.learn)()}).digest()
-    directory = cache_root / f"{config.market_source}-{key}"
+    # What the generator reads, and nothing else: other agents trade the same market.
+    read = Config(market_source=config.market_source, synthetic=config.synthetic, data=config.data)
+    directory = cache_root / f"{config.market_source}-{read.digest()}"
 
     def on_session(done: int, total: int) -> None:
         on_progress("market", done, total)
