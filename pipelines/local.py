@@ -169,7 +169,10 @@ class LocalRunner:
                         attempt.stdout.append(text)
                     elif text:
                         attempt.error = text.removeprefix("error: ")
-                    if not (is_stdout and stage is GATE):  # the gate's stdout is the run's result
+                    # The gate's stdout is the run's result; an error stands in the line that ends the stage.
+                    result = is_stdout and stage is GATE
+                    error = not is_stdout and text.startswith("error: ")
+                    if not (result or error):
                         self.display.line(label, text)
 
             await asyncio.gather(drain(child.stdout, True), drain(child.stderr, False))
