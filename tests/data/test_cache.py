@@ -188,8 +188,8 @@ def test_several_instruments_are_listed_with_their_counts(tmp_path, source, make
         build_cache(SMALL, source, tmp_path / "cache")
     with pytest.raises(InputError, match=r"no record of instrument 8, but of 7 \(300 records\), 9 \(100"):
         build_cache(SMALL.replaced(data={"instrument_id": 8}), source, tmp_path / "cache")
-    chosen = build_cache(SMALL.replaced(data={"instrument_id": 7}), source, tmp_path / "cache")
-    assert chosen.num_rows == 300
+    config = SMALL.replaced(data={"instrument_id": 7})
+    assert build_cache(config, source, tmp_path / "cache").num_rows == 300
 
 
 def test_parent_symbol_is_no_roll(tmp_path, source, make_records, encode, write):

@@ -32,6 +32,16 @@ def test_futures_session_moves_with_daylight_saving():
     assert found[1] == ("2024-03-10 22:00", "2024-03-11 21:00"), "summer time began on 10 March"
 
 
+def test_days_are_not_all_of_24_hours():
+    """From open to open over the weekends of both changes of summer time, New York."""
+    opens = session_intervals("CME_Equity", ns("2024-03-04"), ns("2024-03-20"))[:, 0]
+    hours = np.diff(opens) // (DAY_NS // 24)
+    assert [int(h) for h in hours if h != 24] == [71, 72], "Thursday to Sunday evening, in March"
+    opens = session_intervals("CME_Equity", ns("2024-10-29"), ns("2024-11-06"))[:, 0]
+    hours = np.diff(opens) // (DAY_NS // 24)
+    assert [int(h) for h in hours if h != 24] == [73], "and in November"
+
+
 def test_holiday_has_no_session_and_the_next_one_opens_in_the_evening():
     found = intervals("CME_Equity", "2023-12-22 00:00", "2023-12-26 12:00")
     assert found == [("2023-12-21 23:00", "2023-12-22 22:00"), ("2023-12-25 23:00", "2023-12-26 22:00")]

@@ -1,6 +1,7 @@
 """The DBN reader: whole files in every form, and one clear error for every damage (DATA.md trap 7)."""
 
 import itertools
+import struct
 
 import databento_dbn
 import numpy as np
@@ -214,3 +215,30 @@ def test_reader_tells_bytes_read_and_the_offset_of_each_chunk(tmp_path, make_rec
         assert reader.bytes_read == path.stat().st_size
     header = reader.metadata.header_bytes
     assert offsets == [header + k * 4 * RECORD_BYTES for k in range(3)]
+
+
+def test_record_has_the_documented_368_byte_layout(tmp_path, make_records, encode, write):
+    """Packed by hand from the published layout, not with the dtype that the reader uses."""
+    head = struct.pack("<BBHIQqIccBBQiI", 92, 10, 2, 7, 11, -5, 3, b"M", b"A", 130, 4, 13, -9, 17)
+    levels = b"".join(struct.pack("<qqIIII", -k, k, 100 + k, 200 + k, 30 + k, 40 + k) for k in range(10))
+    assert len(head + levels) == RECORD_BYTES
+    (found,) = read_all(write(tmp_path / "a.dbn", encode(make_records(0)) + head + levels))
+    names = "ts_event price size action side flags depth ts_recv ts_in_delta sequence"
+    assert tuple(found[name] for name in names.split(" ")) == (11, -5, 3, b"M", b"A", 130, 4, 13, -9, 17)
+    levels_6 = [f"{side}_{field}_06" for field in ("px", "sz", "ct") for side in ("bid", "ask")]
+    assert [found[name] for name in levels_6] == [-6, 6, 106, 206, 36, 46]
+
+
+@pytest.mark.parametrize("start", [b"DBZ\x01", b"\x51\x2a\x4d\x18\x04\x00\x00\x00DBZ\x01"])
+def test_either_form_of_the_legacy_format_is_refused(tmp_path, start):
+    (tmp_path / "a.dbn.zst").write_bytes(start + b"records" * 9)
+    assert "legacy .dbz" in error_of(tmp_path / "a.dbn.zst")
+
+
+def test_compressed_files_joined_as_they_are_stored_are_told_by_their_second_header(
+    tmp_path, make_records, encode, write
+):
+    data = encode(make_records(5))
+    path = write(tmp_path / "a.dbn.zst", data)
+    path.write_bytes(path.read_bytes() * 2)
+    assert f"@ {len(data)}: a second DBN header" in error_of(path)

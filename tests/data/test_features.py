@@ -178,3 +178,24 @@ def test_extreme_sizes_and_a_session_without_length_stay_finite() -> None:
     chunk = replace(chunk, bid_sz=largest, ask_sz=largest, session_close_ns=chunk.session_open_ns)
     assert np.isfinite(features(chunk)).all()
     assert signed_log(np.array([-1, 0, 1])).tolist() == pytest.approx([-math.log(2), 0.0, math.log(2)])
+
+
+def test_no_damage_of_the_records_makes_a_feature_that_is_not_finite(build, scrambled) -> None:
+    for seed in range(6):
+        columns, _, _ = build(scrambled(seed))
+        values = features(BookChunk(**columns))
+        assert len(values) > 10
+        assert np.isfinite(values).all()
+
+
+def test_first_row_after_a_roll_knows_nothing_of_the_old_price(build, make_records) -> None:
+    old = make_records(40, ident=1)
+    new = make_records(3, ident=2, start_ns=int(old["ts_recv"][-1]) + 1)
+    for level in range(10):
+        new[f"bid_px_{level:02d}"] += 10**5 * 250_000_000
+        new[f"ask_px_{level:02d}"] += 10**5 * 250_000_000
+    values = features(BookChunk(**build(np.concatenate([old, new]))[0]))
+    changes = [NAME[f"mid_change_{lag}_ticks"] for lag in (1, 8, 32)]
+    assert not values[40, changes].any()
+    assert np.abs(values[:, changes]).max() < 40
+    assert not values[40, [NAME["order_flow_imbalance_1"], NAME["slow_volatility_ticks"]]].any()

@@ -75,3 +75,39 @@ def test_a_market_that_never_moves_falls_in_the_middle_class() -> None:
     zero = np.zeros((4, 2), dtype=np.float32)
     classes = return_classes(zero, np.ones((4, 2), dtype=bool), np.zeros(2, dtype=np.float32), 21, 3.0)
     assert (classes == 10).all()
+
+
+def test_horizons_count_valid_rows_not_records(build, make_records) -> None:
+    """Rows are chosen before labels shift: trades, half events and crossed books change nothing."""
+    clean = make_records(40)
+    noise = np.repeat(clean, 3)
+    noise["action"][1::3], noise["flags"][2::3] = b"T", 0
+    noise["ask_px_00"][2::3] = noise["bid_px_05"][2::3]
+    found = []
+    for records in (clean, noise):
+        columns, _, _ = build(records)
+        best = columns["bid_px"][:, 0], columns["ask_px"][:, 0]
+        found.append(compute_labels(*best, columns["segment"], 0, 40, (1, 4), 0.16))
+    for name, expected in vars(found[0]).items():
+        np.testing.assert_array_equal(getattr(found[1], name), expected, err_msg=name)
+    assert found[0].valid.sum() == 39 + 36
+    assert found[0].move_ticks.any()
+
+
+def test_no_label_reads_across_a_roll_a_gap_or_a_session(build, make_records) -> None:
+    """Each part is 500 ticks above the one before: a single label across would be that large."""
+    start_ns, hour_ns = int(make_records(1)["ts_recv"][0]), 3_600_000_000_000
+    parts = [
+        make_records(12, start_ns=start_ns + after * hour_ns, ident=ident)
+        for after, ident in ((0, 7), (2, 7), (24, 7), (25, 8))
+    ]
+    for index, part in enumerate(parts):
+        for level in range(10):
+            part[f"bid_px_{level:02d}"] += index * 500 * 250_000_000
+            part[f"ask_px_{level:02d}"] += index * 500 * 250_000_000
+    columns, table, _ = build(np.concatenate(parts))
+    best = columns["bid_px"][:, 0], columns["ask_px"][:, 0]
+    labels = compute_labels(*best, columns["segment"], 0, 48, (1, 5), 0.16)
+    assert len(table) == 4
+    assert labels.valid.sum(axis=0).tolist() == [4 * 11, 4 * 7]
+    assert np.abs(labels.move_ticks).max() < 12

@@ -40,6 +40,16 @@ def test_missing_levels_repeat_the_price_above_with_size_zero(build, make_record
     assert (columns["ask_px"][:, 9] == columns["ask_px"][:, 0] + 9).all()
 
 
+def test_undefined_price_or_size_zero_alone_makes_a_level_missing(build, make_records):
+    records = make_records(2)
+    records["ask_px_06"][0], records["ask_sz_06"][1] = UNDEF_PRICE, 0
+    columns, _, _ = build(records)
+    assert (columns["ask_px"][:, 6] == columns["ask_px"][:, 5]).all()
+    assert (columns["ask_sz"][:, 6] == 0).all()
+    assert (columns["ask_ct"][:, 6] == 0).all()
+    assert (columns["ask_px"][:, 7] == columns["ask_px"][:, 0] + 7).all(), "the level below is as recorded"
+
+
 def test_negative_prices_are_rows(build, make_records):
     records = make_records(5)
     for level in range(10):
@@ -88,3 +98,19 @@ def test_implausible_size_is_an_error(build, make_records):
     records["ask_sz_02"][1] = 2**31
     with pytest.raises(InputError, match=r"ask_sz_02 = 2147483648 is not plausible"):
         build(records)
+
+
+def test_prices_of_records_that_are_no_rows_are_on_the_grid_too(build, make_records):
+    records = make_records(3)
+    records["action"][1], records["flags"][1] = b"T", 0
+    records["bid_px_09"][1] += 1
+    with pytest.raises(InputError, match=r"bid_px_09 = .* is off the grid"):
+        build(records)
+
+
+def test_trade_at_half_a_tick_is_no_damage(build, make_records):
+    """Hidden orders trade at the midpoint; only prices of the book must be on the grid."""
+    records = make_records(3)
+    records["action"][1] = b"T"
+    records["price"][1] += 125_000_000
+    assert build(records)[0]["trade_count"].tolist() == [0, 1]

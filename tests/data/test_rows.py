@@ -151,3 +151,88 @@ def test_es_file_keeps_only_the_session(build, shared_data):
     assert builder.skipped["trade"] == columns["trade_count"].sum() == 2_973
     assert len(table) == 1
     assert table["session_open_ns"][0] == 1_703_545_200_000_000_000, "25 December 2023, 23:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_row"), [(0, 0), (8, 0), (40, 0), (128, 1), (130, 1), (168, 0), (132, 0)]
+)
+def test_every_combination_of_flags_seen_in_files_is_judged_by_its_bits(build, make_records, flags, is_row):
+    records = make_records(3)
+    records["flags"][1] = flags
+    assert len(build(records)[0]["ts_ns"]) == 2 + is_row
+
+
+@pytest.mark.parametrize("flags", [0, 128, 130])
+def test_book_shown_by_a_trade_is_never_a_row(build, make_records, flags):
+    """A trade repeats the book before it; the record after it shows what was left."""
+    records = make_records(4)
+    records["action"][2], records["flags"][2] = b"T", flags
+    for level in range(10):
+        for side in ("bid", "ask"):
+            records[f"{side}_sz_{level:02d}"][2] = records[f"{side}_sz_{level:02d}"][1]
+    columns, _, _ = build(records)
+    assert columns["ts_ns"].tolist() == records["ts_recv"][[0, 1, 3]].tolist()
+    assert columns["bid_sz"][:, 0].tolist() == records["bid_sz_00"][[0, 1, 3]].tolist()
+
+
+def test_book_crossed_between_the_records_of_one_event_is_no_row(build, make_records):
+    records = make_records(6)
+    records["flags"][[1, 3, 4]] = 0
+    set_best(records, [1, 3, 4], 19_500, 19_400)
+    records["ts_recv"][[1, 4]] = records["ts_recv"][[2, 5]]
+    columns, _, builder = build(records)
+    assert columns["ts_ns"].tolist() == records["ts_recv"][[0, 2, 5]].tolist()
+    assert builder.skipped["not_last"] == 3
+    assert builder.skipped["crossed"] == 0
+
+
+@pytest.mark.parametrize("crossed", [True, False])
+def test_book_before_the_open_is_no_row_crossed_or_not(build, make_records, crossed):
+    open_ns = int(make_records(1)["ts_recv"][0])
+    records = make_records(8, start_ns=open_ns - 4, step_ns=1)
+    if crossed:
+        set_best(records, [0, 1, 2, 3, 4], 20_000, 19_000)
+    columns, _, builder = build(records)
+    assert columns["ts_ns"][0] == open_ns + crossed, "it stays crossed for one record of the session"
+    assert builder.skipped["out_of_session"] == 4
+
+
+def test_event_times_that_go_back_are_normal_and_not_read(build, make_records):
+    records = make_records(6)
+    records["ts_event"] = records["ts_event"][::-1]
+    columns, _, _ = build(records)
+    assert columns["ts_ns"].tolist() == records["ts_recv"].tolist()
+
+
+def test_rows_follow_new_york_time_through_the_change_of_summer_time(build, make_records):
+    """21:30 UTC is in session before and closed after it; 22:30 UTC the other way round."""
+    records = make_records(4)
+    times = ["2024-03-07T21:30", "2024-03-07T22:30", "2024-03-10T22:30", "2024-03-11T21:30"]
+    records["ts_recv"] = np.array(times, "M8[ns]").astype(np.int64)
+    columns, _, _ = build(records)
+    assert columns["ts_ns"].tolist() == records["ts_recv"][[0, 2]].tolist()
+
+
+def test_file_that_starts_mid_session_waits_for_both_sides_of_the_book(build, make_records):
+    records = make_records(5, start_ns=int(make_records(1)["ts_recv"][0]) + 5 * HOUR_NS)
+    for level in range(10):
+        records[f"bid_px_{level:02d}"][:2], records[f"bid_sz_{level:02d}"][:2] = UNDEF_PRICE, 0
+        if level:
+            records[f"ask_px_{level:02d}"][:3], records[f"ask_sz_{level:02d}"][:3] = UNDEF_PRICE, 0
+    columns, table, builder = build(records)
+    assert builder.skipped["missing_best"] == 2
+    assert columns["ts_ns"].tolist() == records["ts_recv"][2:].tolist()
+    assert (columns["ask_sz"][0] > 0).tolist() == [True] + [False] * 9
+    assert len(table) == 1
+
+
+def test_es_file_shows_uncrossed_and_crossed_books_before_the_open_and_a_crossed_one_at_it(shared_data):
+    """Neither the session nor the crossing alone would do: 3 early books look valid, 142 are crossed."""
+    records = np.concatenate(list(read_records(shared_data / "ESH4_20231225.mbp-10.dbn.zst")))
+    crossed = records["bid_px_00"] >= records["ask_px_00"]
+    before = records["ts_recv"] < 1_703_545_200_000_000_000
+    last = (records["flags"] & 128) != 0
+    assert last[before].all()
+    assert crossed[before].tolist() == [False] * 3 + [True] * 142
+    assert (crossed & last)[~before].sum() == 1
+    assert (crossed & ~last).sum() == 343, "between the records of one event"

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainer.config import Config
+from trainer.data.cache import build_cache
 from trainer.data.calendar import Sessions
 from trainer.data.rows import RowBuilder
 from trainer.data.trades import TradeStream
@@ -106,3 +108,31 @@ def test_join_equals_a_scalar_count_in_any_chunking(
         assert count[index] == len(mine)
         assert volume[index] == sum(int(t["size"]) * {b"B": 1, b"A": -1, b"N": 0}[t["side"]] for t in mine)
         before = ts_ns
+
+
+def test_chosen_instrument_is_read_from_trades_of_several(tmp_path, rows, make_trades, encode, write):
+    """Time goes forwards for each instrument, not for all of them together."""
+    start = int(rows.ts_ns[0])
+    trades = make_trades([start, start + 9, start + 5, start + 6], [1, 2, 4, 8], [b"B"] * 4)
+    trades["instrument_id"] = [7, 8, 7, 8]
+    path = write(tmp_path / "t.dbn", encode(trades, schema=TRADES))
+    with pytest.raises(InputError, match="goes backwards"):
+        join([path], rows)
+    trades["ts_recv"][3] = start + 10
+    path = write(tmp_path / "t.dbn", encode(trades, schema=TRADES))
+    stream = TradeStream([path], Sessions("CME_Equity"), instrument_id=7)
+    assert stream.join(rows, np.full(len(rows), 7)).signed_volume[:2].tolist() == [1, 4]
+
+
+def test_cache_reads_the_chosen_instrument_of_separate_trades(
+    tmp_path, make_records, make_trades, encode, write
+):
+    records = make_records(400)
+    start = int(records["ts_recv"][0])
+    trades = make_trades([start + 2 * SECOND_NS, start + SECOND_NS], [3, 5], [b"B", b"B"])
+    trades["instrument_id"] = [9, 7]
+    book = write(tmp_path / "book.dbn", encode(records))
+    path = write(tmp_path / "t.dbn", encode(trades, schema=TRADES))
+    data = {"decision_rows": 4, "window_rows": 4, "horizons": (1, 2), "instrument_id": 7}
+    cache = build_cache(Config().replaced(data=data), book, tmp_path / "cache", path)
+    assert cache.signed_volume.sum() == 5

@@ -22,6 +22,7 @@ from trainer.learn.lock import fold_lock
 from trainer.learn.loop import train
 from trainer.learn.markers import read_marker
 from trainer.learn.run import Run, fold_dir
+from trainer.market import DEFECTS
 
 Trained = tuple[Run, Path]
 FULL, HALF = 200, 100
@@ -193,6 +194,20 @@ def test_a_failed_periodic_save_warns_and_training_goes_on(
     assert all("No space left on device" in warning for warning in warnings)
     assert CheckpointStore(fold_dir(fresh[1], 0)).steps() == [4, 2]
     assert marker.steps == 4
+
+
+def test_defects_of_the_replay_are_warned_of_by_name(fresh: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = loop._write_header
+
+    def with_defect(journal: loop.Journal, training: loop.Training) -> None:
+        training.state.lanes.defects[0, DEFECTS.index("clamped_exits")] += 7
+        header(journal, training)
+
+    monkeypatch.setattr(loop, "_write_header", with_defect)
+    stream = io.StringIO()
+    train(quick(fresh[0], 1), fresh[1], 0, stream)
+    (warning,) = [line for line in stream.getvalue().splitlines() if line.startswith("warning:")]
+    assert "7 clamped_exits" in warning
 
 
 def test_a_failed_final_save_is_an_error_and_no_crash(

@@ -5,7 +5,7 @@ import torch
 
 from tests.market.recorded import MS, Recorded, Replay, record, steady
 from trainer.market import Lanes, reset_lanes, step_lanes
-from trainer.market.lanes import DEFECTS, LIFETIME
+from trainer.market.lanes import DEFECTS, LIFETIME, defects_text
 from trainer.market.schedule import Span
 from trainer.types import Action
 
@@ -145,3 +145,98 @@ def test_lane_alone_equals_the_same_lane_among_others(index: int) -> None:
             assert torch.equal(getattr(many, name)[one], getattr(alone, name)), name
         assert torch.equal(out.reward_ticks[one], single.reward_ticks)
         assert torch.equal(out.trades.pnl_ticks[one], single.trades.pnl_ticks)
+
+
+def ending(kind: str) -> Recorded:
+    """Thirty rows 10 ms apart; the first twenty end at 205 ms by the calendar, in one of three ways."""
+    far = 10**9 * MS
+    first = Span(0, 20, 0, 205 * MS if kind == "session" else far, False)
+    after = {"session": Span(20, 30, 1, far, False), "roll": Span(20, 30, 0, far, False)}
+    if kind == "window":
+        return steady(20, end_ms=205, latency_ns=15 * MS)
+    ts = [10 * r for r in range(20)] + [205 + 10 * r for r in range(10)]
+    best = [1000] * 20 + [400] * 10
+    books = [[[(b + off, 5)] for b in best] for off in (0, 1)]
+    return record(ts, *books, spans=[first, after[kind]], latency_ns=15 * MS)
+
+
+@pytest.mark.parametrize("kind", ["session", "roll", "window"])
+def test_announced_end_is_left_one_latency_early_charged_and_never_carried_over(kind: str) -> None:
+    lane = Replay(ending(kind), row=10)
+    out = lane.act(A.OPEN_LONG)
+    while not out.truncated.item():
+        out = lane.act(A.HOLD)
+    assert out.ts_ns.item() == 190 * MS, "the last row at or before 205 - 15 ms"
+    assert (out.forced_lots.item(), out.lots.item(), out.done.item()) == (-1, 0, True)
+    assert out.trades.exit_ticks[0, 1].item() == 1000.0, "the book standing then, not the next contract's"
+    assert out.trades.fee_lots[0, 1].item() == 2
+    assert defect(lane, "gap_exits") == 0
+
+
+@pytest.mark.parametrize("kind", ["session", "roll", "window"])
+def test_an_order_that_cannot_fill_before_the_announced_end_is_masked(kind: str) -> None:
+    market = ending(kind)
+    for row in range(10, 19):
+        left_ms = 205 - 10 * row
+        assert (A.OPEN_LONG in Replay(market, row=row).allowed()) == (left_ms > 2 * 15)
+
+
+@pytest.mark.parametrize("pending", [A.FLAT_FROM_LONG, A.REVERSE, A.ADD_LONG])
+def test_a_position_over_a_gap_is_closed_once_and_its_order_in_flight_is_cancelled(pending: Action) -> None:
+    lane = Replay(gapped(fee_ticks=0.5), row=7)
+    lane.act(A.OPEN_LONG)
+    lane.act(A.HOLD)
+    out = lane.act(pending)
+    assert (out.row.item(), out.fill_lots.item(), out.forced_lots.item()) == (10, 0, -1)
+    assert out.trades.closed[0].tolist() == [False, True]
+    assert out.trades.pnl_ticks[0, 1].item() == 993 - 1001 - 2 * 0.5
+    assert (defect(lane, "gap_exits"), defect(lane, "cancelled_orders")) == (1, 1)
+
+
+def test_a_short_forced_out_beyond_the_visible_depth_pays_one_tick_above_the_worst_level() -> None:
+    asks = [[(101, 9), (103, 9)]] * 5 + [[(101, 1), (103, 1)]] * 3
+    lane = Replay(
+        record([10 * r for r in range(8)], [[(100, 9), (99, 9)]] * 8, asks, unit_lots=4), limit=5, row=3
+    )
+    lane.act(A.OPEN_SHORT)
+    out = lane.act(A.HOLD)
+    assert out.trades.exit_ticks[0, 1].item() == (101 + 103 + 2 * 104) / 4
+    assert defect(lane, "clamped_exits") == 1
+
+
+@pytest.mark.parametrize("where", ["tile", "episode"])
+def test_tile_and_episode_ends_close_what_is_held_at_the_book_and_charge_it(where: str) -> None:
+    limit, left = (9, 100) if where == "tile" else (None, 4)
+    lane = Replay(steady(60, fee_ticks=0.5), row=5, limit=limit, left=left)
+    outs = [lane.act(action) for action in (A.OPEN_SHORT, A.HOLD, A.HOLD, A.HOLD)]
+    assert [out.truncated.item() for out in outs] == [False, False, False, True]
+    assert (outs[-1].row.item(), outs[-1].forced_lots.item(), outs[-1].fee_lots.item()) == (9, 1, 1)
+    assert outs[-1].trades.pnl_ticks[0].tolist() == [0.0, 1000 - 1001 - 2 * 0.5]
+    assert outs[-2].drawdown_penalty.item() < 0
+    assert outs[-1].drawdown_penalty.item() == outs[-1].unrealized_r.item() == 0.0, "nothing is held any more"
+    assert not lane.lanes.defects.any(), "a planned end is no defect"
+
+
+def test_only_a_fill_or_a_forced_exit_is_done() -> None:
+    lane = Replay(steady(60), row=5)
+    moves = [A.OPEN_LONG, A.TRAIL_TIGHTEN, A.ADD_LONG, A.HALF_FLAT, A.HOLD, A.REVERSE, A.FLAT_FROM_SHORT]
+    assert [lane.act(move).done.item() for move in moves] == [False] * 5 + [True] * 2
+
+
+def test_defects_add_up_over_episodes() -> None:
+    lane = Replay(gapped(), row=6)
+    for _ in range(2):
+        lane.act(A.OPEN_LONG)
+        while not lane.act(A.HOLD, anchor=6).truncated.item():
+            pass
+    assert defect(lane, "gap_exits") == 2
+
+
+def test_defects_are_told_by_name_over_all_lanes_and_none_without_any() -> None:
+    m = steady(30)
+    lanes = reset_lanes(m.tape, torch.tensor([3, 4]), None, torch.tensor([9, 9]), m.config.market)
+    assert defects_text(lanes) == ""
+    counts = lanes.defects.clone()
+    counts[:, DEFECTS.index("gap_exits")] = 1
+    counts[0, DEFECTS.index("partial_fills")] = 3
+    assert defects_text(lanes._replace(defects=counts)) == "3 partial_fills, 2 gap_exits"

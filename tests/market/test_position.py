@@ -90,3 +90,74 @@ def test_unit_trail_is_twice_the_mean_range_but_at_least_the_floor() -> None:
     assert still.lanes.unit_trail_ticks[0, 0].item() == 2.0
     expected = 2 * moving.market.tape.range_ticks[5].item()
     assert moving.lanes.unit_trail_ticks[0, 0].item() == pytest.approx(expected)
+
+
+def test_units_follow_fills_not_orders() -> None:
+    lane = Replay(steady(20, latency_ns=25_000_000))
+    lane.act(A.OPEN_LONG)
+    assert not lane.lanes.unit_lots.any(), "the order is in flight"
+    lane.act(A.HOLD)
+    lane.act(A.HOLD)
+    assert lane.lanes.unit_lots[0].tolist() == [1, 0, 0, 0]
+    lane.act(A.FLAT_FROM_LONG)
+    assert lane.lanes.unit_lots[0].tolist() == [1, 0, 0, 0], "the close is in flight"
+    lane.act(A.HOLD)
+    lane.act(A.HOLD)
+    assert not any(getattr(lane.lanes, name).any() for name in lane.lanes._fields if name.startswith("unit_"))
+
+
+def test_reverse_clears_every_unit_and_opens_unit_zero_afresh() -> None:
+    lane = Replay(steady(20, moves=[0, 0, 0, 0, 9], size=1))
+    lane.act(A.OPEN_LONG)
+    lane.act(A.ADD_LONG)
+    lane.act(A.TRAIL_TIGHTEN)
+    lane.act(A.REVERSE)
+    lanes = lane.lanes
+    assert (lanes.unit_lots[0].tolist(), lanes.lots.item()) == ([1, 0, 0, 0], -1)
+    assert lanes.unit_entry_ticks[0].tolist() == [1007.0, 0.0, 0.0, 0.0], "1009 and 1008 close, 1007 opens"
+    assert not lanes.unit_trail_steps.any()
+    assert lanes.high_water_ticks.item() == -1010, "a new position, a new high-water mark: the ask"
+    assert lanes.peak_r.item() == 0.0
+
+
+def test_trade_ends_at_the_reversal_and_the_next_one_begins_with_its_own_fees() -> None:
+    lane = Replay(steady(20, moves=[0, 0, 5], fee_ticks=0.5))
+    lane.act(A.OPEN_LONG)
+    first = lane.act(A.REVERSE).trades
+    second = lane.act(A.FLAT_FROM_SHORT).trades
+    assert (first.side[0, 0].item(), second.side[0, 0].item()) == (1, -1)
+    assert first.pnl_ticks[0, 0].item() == 1005 - 1001 - 2 * 0.5
+    assert second.pnl_ticks[0, 0].item() == 1005 - 1006 - 2 * 0.5
+    assert (first.fee_lots[0, 0].item(), second.fee_lots[0, 0].item()) == (2, 2)
+    assert first.exit_ns[0, 0].item() == second.entry_ns[0, 0].item() == 20_000_000
+    assert (first.age[0, 0].item(), second.age[0, 0].item()) == (1, 1)
+
+
+def test_adding_keeps_the_trade_and_its_high_water_mark() -> None:
+    lane = Replay(steady(20, moves=[0, 0, 6, -1, 0]))
+    lane.act(A.OPEN_LONG)
+    lane.act(A.HOLD)
+    assert lane.lanes.high_water_ticks.item() == 1006
+    lane.act(A.ADD_LONG)
+    assert lane.lanes.high_water_ticks.item() == 1006, "a mark of the position, not of the unit"
+    trades = lane.act(A.FLAT_FROM_LONG).trades
+    assert trades.closed[0].tolist() == [True, False]
+    assert (trades.lots[0, 0].item(), trades.entry_ns[0, 0].item()) == (2, 10_000_000)
+
+
+def test_initial_risk_of_a_trade_is_the_trail_of_all_its_entries() -> None:
+    lane = Replay(steady(20, unit_lots=2, trail_min_ticks=4.0, fee_ticks=0.0))
+    lane.act(A.OPEN_LONG)
+    assert lane.lanes.unrealized_r.item() == pytest.approx(2 * -0.5 / (2 * 4))
+    lane.act(A.ADD_LONG)
+    assert lane.lanes.trade_risk_ticks.item() == 16.0
+    lane.act(A.HALF_FLAT)
+    assert lane.lanes.trade_risk_ticks.item() == 16.0, "what was risked stays the measure of the trade"
+
+
+def test_drawdown_penalty_is_the_negative_r_times_its_rate_and_never_positive() -> None:
+    lane = Replay(steady(20, moves=[0, 0, -3, 9], fee_ticks=0.0, drawdown_penalty=0.01))
+    assert lane.act(A.OPEN_LONG).drawdown_penalty.item() == pytest.approx(-0.5 / 2 * 0.01)
+    assert lane.act(A.HOLD).drawdown_penalty.item() == pytest.approx(-3.5 / 2 * 0.01)
+    assert lane.act(A.HOLD).drawdown_penalty.item() == 0.0, "a position that wins pays none"
+    assert lane.act(A.FLAT_FROM_LONG).drawdown_penalty.item() == 0.0

@@ -14,6 +14,7 @@ HOLD, OPEN_LONG, OPEN_SHORT, FLAT_LONG, FLAT_SHORT = 0, 1, 2, 3, 4
 ADD_LONG, ADD_SHORT, TIGHTEN, LOOSEN, REVERSE, HALF = 5, 6, 7, 8, 9, 10
 ENTRIES = {OPEN_LONG, OPEN_SHORT, ADD_LONG, ADD_SHORT, REVERSE}
 NO_ORDER = {HOLD, TIGHTEN, LOOSEN}
+MAX_PRICE = 2**31 - 1  # ticks, the limit of the stored price
 
 
 class Lane:
@@ -290,7 +291,7 @@ class Lane:
         trade.entry_lots += len(prices)
         trade.risk += len(prices) * trail
         trade.max_lots = max(trade.max_lots, self.size)
-        self.defects["bad_price"] += sum(prices) == 0
+        self.defects["bad_price"] += sum(prices) == 0 or abs(sum(prices)) >= MAX_PRICE * len(prices)
 
     def _receive(self, cash: int, lots: int) -> None:
         assert self.trade

@@ -5,9 +5,10 @@ is built in one bounded-memory pass, appears whole or not at all, and is reused 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.config import Config, InstrumentConfig
+from trainer.data.ahead import Ahead
 from trainer.data.book import BookChunk
 from trainer.data.calendar import Sessions
 from trainer.data.columns import COLUMNS, ColumnWriter
@@ -29,7 +31,8 @@ from trainer.errors import InputError
 MANIFEST, SEGMENTS = "manifest.json", "segments.npy"
 MIN_WINDOW_DECISIONS = 10  # fewer in the average window cannot train or judge anything
 CHOOSE_INSTRUMENT = "choose one: data.instrument_id"
-CHUNK_RECORDS = 32_768  # 12 MB of records: large enough for numpy, small enough to stay far under 1 GB
+CHUNK_RECORDS = 16_384  # 6 MB of records: large enough for numpy; about ten chunks are alive at a time
+CHUNKS_AHEAD = 2  # chunks of rows that wait for their features
 
 Progress = Callable[[int, int], None]
 
@@ -97,22 +100,29 @@ def build_cache(
 
 def _build(config: Config, sources: Sources, staging: Path, on_progress: Progress) -> None:
     """One pass over the records into the columns of `staging`."""
-    calendar = sources.instrument.calendar
+    calendar, chosen = sources.instrument.calendar, config.data.instrument_id
     builder = RowBuilder(
         sources.instrument,
-        config.data.instrument_id,
+        chosen,
         config.data.max_gap_s,
         Sessions(calendar),
         own_trades=not sources.trade_files,
         rolls=sources.rolls,
     )
-    joined = TradeStream(sources.trade_files, Sessions(calendar)) if sources.trade_files else None
+    trade_files, joined = sources.trade_files, None
+    if trade_files:
+        joined = TradeStream(trade_files, Sessions(calendar), instrument_id=chosen)
     features = FeatureStream(config.data.decision_rows)
-    with _writers(staging) as writers:
-        for chunk in _chunks(sources, builder, on_progress):
+    import_module(
+        "scipy.signal"
+    )  # what the features use, loaded before there is a second thread that imports
+    # Three threads: one inflates, one checks records and picks rows, this one computes and writes columns.
+    with _writers(staging) as writers, Ahead(_chunks(sources, builder), CHUNKS_AHEAD) as chunks:
+        for chunk, done in chunks:
             if joined is not None:
                 chunk = joined.join(chunk, builder.segments.instrument_of(chunk.segment))
             _append(writers, chunk, features.push(chunk))
+            on_progress(done, sources.num_bytes)
     _require_rows(config, builder, sources)
     if joined is not None and not joined.num_joined:
         where = str(sources.trade_files[0].parent)
@@ -124,17 +134,14 @@ def _build(config: Config, sources: Sources, staging: Path, on_progress: Progres
     _write_manifest(staging, sources, builder, segments)
 
 
-def _chunks(sources: Sources, builder: RowBuilder, on_progress: Progress) -> Iterator[BookChunk]:
-    """The rows of all files, in order."""
-    total, done = sources.num_bytes, 0
+def _chunks(sources: Sources, builder: RowBuilder) -> Generator[tuple[BookChunk, int], None, None]:
+    """The rows of all files, in order, each chunk with the bytes of the files read so far."""
+    done = 0
     try:
         for path in sources.files:
             with RecordReader(path, chunk_records=CHUNK_RECORDS) as reader:
                 for records in reader:
-                    chunk = builder.push(records, str(path), reader.offset)
-                    if len(chunk):
-                        yield chunk
-                    on_progress(done + reader.bytes_read, total)
+                    yield builder.push(records, str(path), reader.offset), done + reader.bytes_read
             done += path.stat().st_size
     except SeveralInstrumentsError as error:
         what = f"several instruments: {_instrument_counts(sources)}"

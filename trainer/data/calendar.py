@@ -5,6 +5,7 @@ UTC offsets. A session here is a contiguous stretch of trading: a day with a lun
 """
 
 import re
+import threading
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ ES_SYMBOL = re.compile(r"ES([FGHJKMNQUVXZ]\d{1,4}|\.(c|v|n)\.\d+)")
 EQUITY_VENUES = "XNAS XNYS XASE ARCX BATS BATY EDGA EDGX IEXG MEMX EPRL XBOS XPSX XCIS XCHI LTSE DBEQ EQUS"
 EQUITY_DATASETS = tuple(f"{venue}." for venue in EQUITY_VENUES.split())
 
+# Warning filters belong to the process; a build looks up sessions from two threads.
+_WARNINGS = threading.Lock()
+
 
 def session_intervals(calendar: str, start_ns: int, end_ns: int) -> Int64:
     """Sessions that touch `[start_ns, end_ns)`, as `[M, 2] int64` of open and close (exclusive), UTC ns.
@@ -49,7 +53,7 @@ def session_intervals(calendar: str, start_ns: int, end_ns: int) -> Int64:
     margin = pd.Timedelta(days=MARGIN_DAYS)
     first = pd.Timestamp(start_ns, tz="UTC") - margin
     last = pd.Timestamp(end_ns, tz="UTC") + margin
-    with warnings.catch_warnings():
+    with _WARNINGS, warnings.catch_warnings():
         # The calendar library calls deprecated pandas functions; that is between the two of them.
         warnings.simplefilter("ignore", DeprecationWarning)
         schedule = _calendar(calendar).schedule(first.date(), last.date())

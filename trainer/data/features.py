@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from trainer.data.average import Average
 from trainer.data.book import BookChunk
 from trainer.types import NUM_FEATURES
 
@@ -61,7 +62,7 @@ def imbalance(bid: npt.NDArray[np.generic], ask: npt.NDArray[np.generic]) -> Flo
 
 
 def order_flow_imbalance(before: "Book", after: "Book") -> Floats:
-    """Signed lots that joined the bid or left the ask between two rows, `[n, levels]`.
+    """Signed lots that joined the bid or left the ask between two rows, `[levels, n]`.
 
     Cont, Kukanov & Stoikov (2014), eq. 4, level by level: a better price counts the whole new queue, a worse
     one minus the whole old queue, an equal one the change of the queue.
@@ -75,45 +76,32 @@ def order_flow_imbalance(before: "Book", after: "Book") -> Floats:
 
 @dataclass(frozen=True)
 class Book:
-    """Prices (ticks) and sizes (lots) of some levels, each `[n, levels] int64`."""
+    """Prices (ticks) and sizes (lots) of some rows, level by level: each `[levels, n]`, exact in float64."""
 
-    bid_px: npt.NDArray[np.int64]
-    ask_px: npt.NDArray[np.int64]
-    bid_sz: npt.NDArray[np.int64]
-    ask_sz: npt.NDArray[np.int64]
+    bid_px: Floats
+    ask_px: Floats
+    bid_sz: Floats
+    ask_sz: Floats
 
     @classmethod
     def of(cls, chunk: BookChunk, rows: slice) -> "Book":
-        """The first five levels of some rows of a chunk."""
+        """All levels of some rows of a chunk."""
         columns = (chunk.bid_px, chunk.ask_px, chunk.bid_sz, chunk.ask_sz)
-        return cls(*(column[rows, :SIZE_LEVELS].astype(np.int64) for column in columns))
+        return cls(*(_by_level(column[rows]) for column in columns))
+
+    def top(self, levels: int) -> "Book":
+        """The best `levels` levels, without a copy."""
+        return Book(*(column[:levels] for column in vars(self).values()))
 
     def after(self, previous: "Book | None") -> "Book":
-        """The book one row earlier, `[n, levels]`; the first row without a previous one repeats itself."""
-        head = previous or Book(self.bid_px[:1], self.ask_px[:1], self.bid_sz[:1], self.ask_sz[:1])
+        """The book one row earlier, `[levels, n]`; the first row without a previous one repeats itself."""
+        head = previous or Book(*(column[:, :1] for column in vars(self).values()))
         pairs = zip(vars(head).values(), vars(self).values(), strict=True)
-        return Book(*(np.concatenate([first, rest[:-1]]) for first, rest in pairs))
+        return Book(*(np.concatenate([first, rest[:, :-1]], axis=1) for first, rest in pairs))
 
     def last(self) -> "Book":
-        """The newest row alone, `[1, levels]`."""
-        return Book(*(column[-1:] for column in vars(self).values()))
-
-
-@dataclass
-class Average:
-    """An exponential average over rows without start-up bias (Adam's correction), carried over chunks."""
-
-    rows: float
-    carry: Floats = field(default_factory=lambda: np.zeros(1))
-
-    def push(self, values: Floats, counts: Floats) -> Floats:
-        """`values [n]` -> averages `[n]`; `counts [n]`: observations up to each row, 0 gives 0."""
-        decay = 1.0 - 1.0 / max(self.rows, 1.0)
-        from scipy.signal import lfilter  # slow to load; a cache that is reused does without
-
-        sums, self.carry = lfilter([1.0 - decay], [1.0, -decay], values, zi=self.carry)
-        weight = 1.0 - decay ** np.maximum(counts, 0.0)
-        return np.asarray(np.where(counts > 0, sums / np.where(weight > 0, weight, 1.0), 0.0))
+        """The newest row alone, `[levels, 1]`."""
+        return Book(*(column[:, -1:].copy() for column in vars(self).values()))
 
 
 @dataclass
@@ -157,53 +145,64 @@ class FeatureStream:
             if self._segment != int(chunk.segment[start]):
                 self._segment, self._state = int(chunk.segment[start]), SegmentState(self.decision_rows)
             rows = slice(start, end)
-            out[rows, :18] = _shape(chunk, rows)
-            out[rows, 18:24] = _imbalances(chunk, rows)
-            out[rows, 24:] = _dynamics(chunk, rows, self._state)
+            book = Book.of(chunk, rows)
+            columns = [*_shape(book), *_imbalances(book), *_dynamics(chunk, rows, book, self._state)]
+            for column, values in enumerate(columns):
+                out[rows, column] = values
         return out
 
 
-def _shape(chunk: BookChunk, rows: slice) -> Floats:
-    """Log sizes of levels 1-5 and distances of levels from the best, `[n, 18]`."""
-    levels = np.array(DISTANCE_LEVELS) - 1
-    bid_px, ask_px = chunk.bid_px[rows].astype(np.float64), chunk.ask_px[rows].astype(np.float64)
-    sizes = [np.log1p(sz[rows, :SIZE_LEVELS].astype(np.float64)) for sz in (chunk.bid_sz, chunk.ask_sz)]
-    distances = [bid_px[:, :1] - bid_px[:, levels], ask_px[:, levels] - ask_px[:, :1]]
-    return np.concatenate(sizes + distances, axis=1)
+def _by_level(column: npt.NDArray[np.int32]) -> Floats:
+    """`[n, levels]` as `[levels, n] float64`: numpy is fast along a long last axis."""
+    return np.ascontiguousarray(column.T).astype(np.float64)
 
 
-def _imbalances(chunk: BookChunk, rows: slice) -> Floats:
-    """Spread, microprice minus mid and the imbalance at four depths, `[n, 6]`."""
-    spread = (chunk.ask_px[rows, 0].astype(np.int64) - chunk.bid_px[rows, 0]).astype(np.float64)
-    bid, ask = (sz[rows].astype(np.int64).cumsum(axis=1) for sz in (chunk.bid_sz, chunk.ask_sz))
-    by_depth = [imbalance(bid[:, depth - 1], ask[:, depth - 1]) for depth in IMBALANCE_DEPTHS]
+def _shape(book: Book) -> list[Floats]:
+    """Log sizes of levels 1-5 and distances of levels from the best, `[n]` each."""
+    top = book.top(SIZE_LEVELS)
+    bid_px, ask_px = book.bid_px, book.ask_px
+    return [
+        *np.log1p(top.bid_sz),
+        *np.log1p(top.ask_sz),
+        *(bid_px[0] - bid_px[level - 1] for level in DISTANCE_LEVELS),
+        *(ask_px[level - 1] - ask_px[0] for level in DISTANCE_LEVELS),
+    ]
+
+
+def _imbalances(book: Book) -> list[Floats]:
+    """Spread, microprice minus mid and the imbalance at four depths, `[n]` each."""
+    spread = book.ask_px[0] - book.bid_px[0]
+    by_depth = [
+        imbalance(book.bid_sz[:depth].sum(axis=0), book.ask_sz[:depth].sum(axis=0))
+        for depth in IMBALANCE_DEPTHS
+    ]
     # microprice = (bid * ask_sz + ask * bid_sz) / (bid_sz + ask_sz) = mid + spread / 2 * imbalance
-    return np.stack([spread, 0.5 * spread * by_depth[0], *by_depth], axis=1)
+    return [spread, 0.5 * spread * by_depth[0], *by_depth]
 
 
-def _dynamics(chunk: BookChunk, rows: slice, state: SegmentState) -> Floats:
-    """Everything that looks back: flows, mid changes, time gap, trades, order counts, regime, `[n, 16]`."""
+def _dynamics(chunk: BookChunk, rows: slice, book: Book, state: SegmentState) -> list[Floats]:
+    """Everything that looks back: flows, mid changes, time gap, trades, order counts, regime, `[n]` each."""
     counts = state.num_rows + 1.0 + np.arange(rows.stop - rows.start)
-    book, ts_ns = Book.of(chunk, rows), chunk.ts_ns[rows]
-    flow = order_flow_imbalance(book.after(state.book), book)
-    best_bid, best_ask = book.bid_px[:, 0].astype(np.float64), book.ask_px[:, 0].astype(np.float64)
+    ts_ns, top = chunk.ts_ns[rows], book.top(SIZE_LEVELS)
+    flow = order_flow_imbalance(top.after(state.book), top)
+    best_bid, best_ask = book.bid_px[0], book.ask_px[0]
     changes = _mid_changes(0.5 * (best_bid + best_ask), state)
     gap_s = np.diff(ts_ns, prepend=state.ts_ns if state.num_rows else ts_ns[0]) * 1e-9
-    bid_ct, ask_ct = (ct[rows].astype(np.int64) for ct in (chunk.bid_ct, chunk.ask_ct))
+    bid_ct, ask_ct = (_by_level(ct[rows, :SIZE_LEVELS]) for ct in (chunk.bid_ct, chunk.ask_ct))
     columns = [
-        signed_log(flow[:, 0]),
-        signed_log(flow.sum(axis=1)),
+        signed_log(flow[0]),
+        signed_log(flow.sum(axis=0)),
         *changes,
         np.where(counts > 1, np.log(gap_s.clip(min=0.0) + MIN_GAP_S), 0.0),
         signed_log(chunk.signed_volume[rows]),
         signed_log(chunk.trade_count[rows]),
-        imbalance(bid_ct[:, 0], ask_ct[:, 0]),
-        imbalance(bid_ct[:, :SIZE_LEVELS].sum(axis=1), ask_ct[:, :SIZE_LEVELS].sum(axis=1)),
+        imbalance(bid_ct[0], ask_ct[0]),
+        imbalance(bid_ct.sum(axis=0), ask_ct.sum(axis=0)),
         *_regime(state, changes[0], best_ask - best_bid, gap_s, counts),
         _session_time(chunk, rows),
     ]
-    state.num_rows, state.ts_ns, state.book = int(counts[-1]), int(ts_ns[-1]), book.last()
-    return np.stack(columns, axis=1)
+    state.num_rows, state.ts_ns, state.book = int(counts[-1]), int(ts_ns[-1]), top.last()
+    return columns
 
 
 def _mid_changes(mid: Floats, state: SegmentState) -> list[Floats]:

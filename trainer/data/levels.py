@@ -37,7 +37,9 @@ class Levels:
         """Per reason, which records `[n] bool` cannot be rows because of their book."""
         bid, ask = self.px["bid"], self.px["ask"]
         missing = (self.sz["bid"][:, 0] == 0) | (self.sz["ask"][:, 0] == 0)
-        order = (np.diff(bid, axis=1) > 0).any(axis=1) | (np.diff(ask, axis=1) < 0).any(axis=1)
+        order = np.zeros(len(bid), np.bool_)
+        for wrong in (bid[:, 1:] > bid[:, :-1], ask[:, 1:] < ask[:, :-1]):
+            order[_records_with(wrong)] = True
         low, high = (
             _bound_ticks(price, instrument) for price in (instrument.min_price, instrument.max_price)
         )
@@ -68,12 +70,12 @@ class Levels:
         """The records `rows` `[m]` as a BookChunk; times are per record `[n]`, the rest per row `[m]`."""
         return BookChunk(
             ts_ns=ts_ns[rows],
-            bid_px=self.px["bid"][rows],
-            ask_px=self.px["ask"][rows],
-            bid_sz=self.sz["bid"][rows],
-            ask_sz=self.sz["ask"][rows],
-            bid_ct=self.ct["bid"][rows],
-            ask_ct=self.ct["ask"][rows],
+            bid_px=self.px["bid"].take(rows, axis=0),
+            ask_px=self.px["ask"].take(rows, axis=0),
+            bid_sz=self.sz["bid"].take(rows, axis=0),
+            ask_sz=self.sz["ask"].take(rows, axis=0),
+            bid_ct=self.ct["bid"].take(rows, axis=0),
+            ask_ct=self.ct["ask"].take(rows, axis=0),
             signed_volume=signed_volume,
             trade_count=trade_count,
             segment=segment,
@@ -94,16 +96,21 @@ def read_levels(records: Records, instrument: InstrumentConfig, place: Place) ->
     ct: dict[str, Int32] = {}
     for side in SIDES:
         price, size, count = (np.ascontiguousarray(table[f"{side}_{field}"]) for field in ("px", "sz", "ct"))
-        for field, values in (("sz", size), ("ct", count)):
-            _refuse_levels(
-                values > MAX_INT32, values, f"{side}_{field}", "not plausible", "the file is damaged", place
-            )
-        missing = (price == UNDEF_PRICE) | (size == 0)
-        ticks = _ticks(np.where(price == UNDEF_PRICE, 0, price), side, instrument, place)
-        px[side] = _fill_missing(ticks, missing)
-        sz[side] = np.where(missing, 0, size).astype(np.int32)
-        ct[side] = np.where(missing, 0, count).astype(np.int32)
+        sz[side] = _int32(size, f"{side}_sz", place)
+        ct[side] = _int32(count, f"{side}_ct", place)
+        undefined = price == UNDEF_PRICE
+        np.copyto(price, 0, where=undefined)
+        px[side] = _ticks(price, side, instrument, place).astype(np.int32)
+        _fill_missing(px[side], sz[side], ct[side], undefined | (size == 0))
     return Levels(px, sz, ct)
+
+
+def _int32(values: npt.NDArray[np.uint32], field: str, place: Place) -> Int32:
+    """The same memory as int32; a value of 2^31 or more is refused."""
+    signed: Int32 = values.view(np.int32)
+    if values.size and signed.min() < 0:
+        _refuse_levels(values > MAX_INT32, values, field, "not plausible", "the file is damaged", place)
+    return signed
 
 
 def _level_view(records: Records) -> Records:
@@ -126,8 +133,11 @@ def _ticks(price: Int64, side: str, instrument: InstrumentConfig, place: Place) 
     ticks = price // step
     what = f"off the grid of {instrument.name}, tick size {instrument.tick_size}"
     do = "check the instrument's tick size; else the file is damaged"
-    _refuse_levels(ticks * step != price, price / NANOS, f"{side}_px", what, do, place)
-    _refuse_levels(np.abs(ticks) > MAX_INT32, price / NANOS, f"{side}_px", "not plausible", do, place)
+    off_grid = ticks * step != price
+    if off_grid.any():
+        _refuse_levels(off_grid, price / NANOS, f"{side}_px", what, do, place)
+    if ticks.size and (ticks.min() < -MAX_INT32 or ticks.max() > MAX_INT32):
+        _refuse_levels(np.abs(ticks) > MAX_INT32, price / NANOS, f"{side}_px", "not plausible", do, place)
     return ticks
 
 
@@ -144,14 +154,26 @@ def _refuse_levels(
     place.refuse(rows, text, do)
 
 
-def _fill_missing(ticks: Int64, missing: Bool) -> Int32:
-    """Carries prices into the missing levels below; a missing best becomes 0, and its record is no row."""
-    filled = ticks.astype(np.int32)
-    if missing.any():
-        filled[:, 0][missing[:, 0]] = 0
-        for level in range(1, NUM_LEVELS):
-            filled[:, level] = np.where(missing[:, level], filled[:, level - 1], filled[:, level])
-    return filled
+def _fill_missing(ticks: Int32, sizes: Int32, counts: Int32, missing: Bool) -> None:
+    """Carries prices into the missing levels below, with size and count 0, in place.
+
+    A missing best becomes 0, and its record is no row. Few records miss a level: only those are touched.
+    """
+    found = _records_with(missing)
+    if not len(found):
+        return
+    gone, filled = missing[found], ticks[found]
+    filled[:, 0][gone[:, 0]] = 0
+    for level in range(1, NUM_LEVELS):
+        filled[:, level] = np.where(gone[:, level], filled[:, level - 1], filled[:, level])
+    ticks[found] = filled
+    for values in (sizes, counts):
+        values[found] = np.where(gone, 0, values[found])
+
+
+def _records_with(wrong: Bool) -> Int64:
+    """Records `[m]`, sorted, with a true element in `wrong` `[n, levels]`: `any` is slow on a short axis."""
+    return np.unique(np.flatnonzero(wrong) // wrong.shape[1])
 
 
 def _bound_ticks(price: Decimal | None, instrument: InstrumentConfig) -> float | None:

@@ -9,11 +9,19 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 
-def signed_lots(records: Records) -> Int64:
-    """Lots `[n]` bought (+) or sold (-) by the aggressor; 0 where the side is not known ('N')."""
-    sign = (records["side"] == b"B").astype(np.int64) - (records["side"] == b"A")
-    lots: Int64 = sign * records["size"].astype(np.int64)
+def signed_lots(records: Records, position: Int64) -> Int64:
+    """Lots of the records `position` `[m]`: bought (+) or sold (-) by the aggressor, 0 at side 'N'."""
+    side = records["side"].view(np.uint8)[position]
+    sign = (side == ord("B")).astype(np.int64) - (side == ord("A"))
+    lots: Int64 = sign * records["size"][position].astype(np.int64)
     return lots
+
+
+def _sums(values: Int64, target: Int64, num: int) -> Int64:
+    """Sums `[num]` of the values `[m]` by their target; targets never decrease. Exact, unlike bincount."""
+    totals = np.concatenate([[0], np.cumsum(values)])
+    ends = np.searchsorted(target, np.arange(num + 1))
+    return np.diff(totals[ends])
 
 
 class TradeFlow:
@@ -37,16 +45,15 @@ class TradeFlow:
         open `open_ns` and the instrument `idents` are per record `[n]`.
         """
         position = np.flatnonzero(trades)
-        lots = signed_lots(records[position])
+        lots = signed_lots(records, position)
         target = np.searchsorted(rows, position)
         volume, count = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         if len(rows):
             inside = np.flatnonzero(target < len(rows))
             row = rows[target[inside]]
             same = (open_ns[position[inside]] == open_ns[row]) & (idents[position[inside]] == idents[row])
-            inside = inside[same]
-            np.add.at(volume, target[inside], lots[inside])
-            np.add.at(count, target[inside], 1)
+            volume = _sums(np.where(same, lots[inside], 0), target[inside], len(rows))
+            count = _sums(same.astype(np.int64), target[inside], len(rows))
             if self._key == (int(open_ns[rows[0]]), int(idents[rows[0]])):
                 volume[0] += self._volume
                 count[0] += self._count

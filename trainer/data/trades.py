@@ -10,7 +10,7 @@ import numpy.typing as npt
 from trainer.data.book import BookChunk
 from trainer.data.calendar import Sessions
 from trainer.data.clock import Clock
-from trainer.data.dbn import RecordReader
+from trainer.data.dbn import RecordReader, Records
 from trainer.data.place import Place
 from trainer.data.tradeflow import signed_lots
 
@@ -35,10 +35,18 @@ class TradeStream:
 
     A row gets the trades of its own session and instrument with time of the row before < `ts_recv` <= its own
     time. Among rows of equal time the first gets them. Nothing after a row's own time is counted for it.
+    `instrument_id` picks one instrument of files of several, whose times need not follow each other.
     """
 
-    def __init__(self, files: list[Path], sessions: Sessions, chunk_records: int = 65_536) -> None:
+    def __init__(
+        self,
+        files: list[Path],
+        sessions: Sessions,
+        chunk_records: int = 65_536,
+        instrument_id: int | None = None,
+    ) -> None:
         self.num_joined = 0
+        self._instrument_id = instrument_id
         self._sessions = sessions
         self._pieces = self._read(files, chunk_records)
         self._waiting: list[_Trades] = []
@@ -75,10 +83,17 @@ class TradeStream:
         clock = Clock()
         for path in files:
             with RecordReader(path, "trades", chunk_records) as reader:
-                for records in reader:
-                    place = Place(str(path), reader.offset, records.dtype.itemsize, np.arange(len(records)))
+                for whole in reader:
+                    chosen = self._chosen(whole)
+                    place = Place(str(path), reader.offset, whole.dtype.itemsize, chosen)
+                    records = whole[chosen]
                     ts_ns, _ = clock.read(records, place)
                     open_ns = self._sessions.locate(ts_ns)[0]
                     keep = np.flatnonzero((open_ns > 0) & (records["action"] == b"T"))
-                    lots, ident = signed_lots(records[keep]), records["instrument_id"][keep].astype(np.int64)
+                    lots, ident = signed_lots(records, keep), records["instrument_id"][keep].astype(np.int64)
                     yield _Trades(ts_ns[keep], lots, open_ns[keep], ident)
+
+    def _chosen(self, records: Records) -> Int64:
+        if self._instrument_id is None:
+            return np.arange(len(records))
+        return np.flatnonzero(records["instrument_id"] == self._instrument_id)

@@ -147,6 +147,15 @@ def reset_lanes(
     return Lanes(**state)
 
 
+def defects_text(lanes: Lanes) -> str:
+    """Counts of all lanes' defects by name, `2 gap_exits, 1 partial_fills`; empty without any.
+
+    Reads from the device: for the end of a run, never inside a step.
+    """
+    counts = zip(lanes.defects.sum(0).tolist(), DEFECTS, strict=True)
+    return ", ".join(f"{count} {name}" for count, name in counts if count)
+
+
 def cleared(values: list[Tensor], where: Tensor) -> tuple[Tensor, ...]:
     """`values`, each `[B, ...]` of one shape and type, with 0 where `where [B] bool`: one kernel for all."""
     stacked = torch.stack(values)
