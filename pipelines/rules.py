@@ -20,13 +20,13 @@ def check_names(document: Document) -> Iterator[Finding]:
     seen: set[str] = set()
     for i, body in enumerate(document.spec.get("templates") or []):
         path = (*document.spec_path, "templates", i, "name")
-        yield from _name(path, body.get("name", ""), 63)
+        yield from _name(path, body.get("name") or "", 63)
         if body.get("name") in seen:
             yield Finding(path, "name", f"a second template {body['name']}", "rename one of them")
         seen.add(body.get("name", ""))
     for template in document.templates.values():
         for path, task in template.tasks():
-            yield from _name((*path, "name"), task.get("name", ""), 63)
+            yield from _name((*path, "name"), task.get("name") or "", 63)
 
 
 def _name(path: Path, name: str, limit: int) -> Iterator[Finding]:

@@ -27,14 +27,14 @@ SUCCESSORS = {
 
 def check_schema(body: Any) -> list[Finding]:
     """Findings of kind, unknown fields, missing fields and wrong types."""
-    if not isinstance(body, dict) or body.get("kind") not in MODELS:
-        kind = body.get("kind") if isinstance(body, dict) else type(body).__name__
+    kind = body.get("kind") if isinstance(body, dict) else type(body).__name__
+    if not isinstance(kind, str) or kind not in MODELS:
         return [
             Finding(("kind",), "schema", f"not an Argo document: {kind}", f"use one of {', '.join(MODELS)}")
         ]
     if body.get("apiVersion") != API_VERSION:
         return [Finding(("apiVersion",), "schema", f"{body.get('apiVersion')}", f"write {API_VERSION}")]
-    model = MODELS[body["kind"]]
+    model = MODELS[kind]
     return [*_unknown(model, body, ()), *_mistyped(model, body)]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.golden import GOLDEN_DIR
@@ -282,6 +282,8 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return found
 
 
+@example(place=("spec", "templates", 0, "name"), value=None)
+@example(place=("kind",), value=[])
 @settings(max_examples=150, deadline=None)
 @given(
     place=st.sampled_from(places(TEMPLATE)),
