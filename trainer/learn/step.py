@@ -49,8 +49,14 @@ class Parts:
 
     def compiled(self, backend: str = "inductor") -> "Parts":
         """All parts through torch.compile, without its own CUDA graphs: ours captures the whole step."""
-        options = {"fullgraph": True, "dynamic": False, "backend": backend}
-        return Parts(*(CompiledTree(getattr(self, name), **options) for name in self.__dataclass_fields__))
+        options: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": backend}
+        return Parts(
+            forward=CompiledTree(self.forward, differentiated=True, **options),
+            act=CompiledTree(self.act, **options),
+            draw=CompiledTree(self.draw, **options),
+            learn=CompiledTree(self.learn, differentiated=True, **options),
+            adapt=CompiledTree(self.adapt, **options),
+        )
 
 
 def step(learner: Learner, state: TrainState, parts: Parts) -> TrainState:

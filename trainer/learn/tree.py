@@ -44,10 +44,12 @@ class CompiledTree:
 
     torch 2.11 rebuilds nested named tuples wrongly where a compiled function returns them, so it only ever
     sees tensors. The first call runs the function once eagerly to learn the structure of its result.
+    Without `differentiated` it is given its inputs cut from the gradient's graph: it has no use for that, and
+    a tensor in the middle of one warns when it is looked at.
     """
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        self._function, self._options = function, options
+    def __init__(self, function: Callable[..., Any], *, differentiated: bool = False, **options: Any) -> None:
+        self._function, self._options, self._differentiated = function, options, differentiated
         self._compiled: Callable[..., tuple[Tensor, ...]] | None = None
         self._result: Shape = None
 
@@ -56,6 +58,8 @@ class CompiledTree:
             self._result = structure(self._function(learner, *trees))
             self._compiled = self._compile(learner, [structure(tree) for tree in trees])
         inputs = [tensor for tree in trees for tensor in flatten(tree)]
+        if not self._differentiated:
+            inputs = [tensor.detach() for tensor in inputs]
         return rebuild(self._result, list(self._compiled(*inputs)))
 
     def _compile(self, learner: Any, shapes: list[Shape]) -> Callable[..., tuple[Tensor, ...]]:
