@@ -26,7 +26,7 @@ Examples:
 Type the same line again to resume; finished stages return at once.
 
 Exit codes: 0 pass, 2 bad input, 3 fail or reject, 4 inconclusive, 70 crashed too often, 75 interrupted after
-saving, 78 another config under the same id.
+saving or another process works there, 78 another config under the same id.
 """
 RENDER_EXAMPLES = """Write the Argo WorkflowTemplate (or a Workflow that uses it) as YAML.
 
