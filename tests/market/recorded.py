@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ class Recorded(NamedTuple):
     history: History
     config: Config
     instrument: InstrumentConfig
+
+    def __repr__(self) -> str:  # hypothesis shows it when an example fails
+        return f"{len(self.history.ts)} rows from {self.history.ts[0]} ns under {self.history.rules}"
 
 
 def record(
@@ -59,19 +63,23 @@ def record(
     features = np.arange(len(ts) * NUM_FEATURES, dtype=np.float32).reshape(len(ts), NUM_FEATURES)
     rows = TapeRows(ts, bid[..., 0], ask[..., 0], bid[..., 1], ask[..., 1], features, spans)
     tape = tape_from_arrays(rows, config, end_ns=end_ns, start_row=start_row)
-    known = {
-        name: value for name, value in config.market.model_dump().items() if name in Rules.__annotations__
-    }
-    rules = Rules(decision_rows=decision_rows, unit_lots=unit_lots, fee_ticks=instrument.fee_ticks, **known)
     history = History(
         ts.tolist(),
         [[(int(p), int(s)) for p, s in row] for row in bids],
         [[(int(p), int(s)) for p, s in row] for row in asks],
         [Segment(*span) for span in spans],
         end_ns,
-        rules,
+        rules_of(config, instrument),
     )
     return Recorded(tape, history, config, instrument)
+
+
+def rules_of(config: Config, instrument: InstrumentConfig) -> Rules:
+    """The rules as the oracle is told them; the fee as the fraction that its decimals name."""
+    market = config.market.model_dump()
+    fee = Fraction(str(instrument.fee_per_lot)) / Fraction(str(instrument.tick_value))
+    known = {name: value for name, value in market.items() if name in Rules.__annotations__}
+    return Rules(config.data.decision_rows, unit_lots=instrument.unit_lots, fee_ticks=fee, **known)
 
 
 def steady(num_rows: int, *, moves: Sequence[int] = (), size: int = 5, **options: object) -> Recorded:

@@ -5,17 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.market.recorded import Recorded, random_market, steady
+from tests.market.cached import fitted
+from tests.market.generated import MakeCache, market_of, repeatable, stretches
+from tests.market.recorded import Recorded, steady
 from trainer.config import Config
 from trainer.data.cache import Cache
-from trainer.data.labels import compute_labels
-from trainer.data.normaliser import Normaliser
-from trainer.data.windows import Window, plan_windows
-from trainer.errors import InputError
+from trainer.data.windows import plan_windows
 from trainer.market import (
     Lanes,
     Outcome,
@@ -81,27 +80,49 @@ def names() -> list[str]:
     return [*step, *Lanes._fields, *Outcome._fields[:-1], *Outcome.__annotations__["trades"]._fields]
 
 
+def require_blind_outside(m: Recorded, start: int, how: str, seed: int) -> None:
+    """A tile from row `start` on replays alike whatever the rows outside it and its look-back hold."""
+    limit = min(int(m.tape.exit_row[start]), start + 10 * m.config.data.decision_rows)
+    row = torch.arange(len(m.tape.ts_ns))
+    keep = (row > start - m.config.data.window_rows) & (row <= limit)
+    assert not keep.all()
+    clean = replay(m, m.tape, start, limit, seed)
+    dirty = replay(m, poisoned(m.tape, keep, how), start, limit, seed)
+    labels = names()
+    for index, (a, b) in enumerate(zip(clean, dirty, strict=True)):
+        assert torch.equal(a, b), labels[index % len(labels)]
+
+
 @pytest.mark.parametrize("how", EXTREMES)
 @given(seed=st.integers(0, 10**9))
 @settings(max_examples=12, deadline=None)
 def test_rows_outside_a_tile_and_its_look_back_filled_with_extremes_change_nothing(
     how: str, seed: int
 ) -> None:
-    try:
-        m = random_market(seed)
-    except InputError:
-        assume(False)
-        raise
-    anchors = m.tape.anchors
-    start = int(anchors[seed % len(anchors)])
-    limit = min(int(m.tape.exit_row[start]), start + 10)
-    row = torch.arange(len(m.tape.ts_ns))
-    keep = (row > start - m.config.data.window_rows) & (row <= limit)
-    clean = replay(m, m.tape, start, limit, seed)
-    dirty = replay(m, poisoned(m.tape, keep, how), start, limit, seed)
-    labels = names()
-    for index, (a, b) in enumerate(zip(clean, dirty, strict=True)):
-        assert torch.equal(a, b), labels[index % len(labels)]
+    m = market_of(seed)
+    require_blind_outside(m, int(m.tape.anchors[seed % len(m.tape.anchors)]), how, seed)
+
+
+@pytest.mark.parametrize("how", EXTREMES)
+@pytest.mark.parametrize("source", ["written", "ES", "FROG"])
+def test_rows_of_a_file_outside_a_tile_filled_with_extremes_change_nothing(
+    make_cache: MakeCache, source: str, how: str
+) -> None:
+    @repeatable(4)
+    @given(stretches(make_cache, source), st.integers(0, 10**6))
+    def blind(m: Recorded, at: int) -> None:
+        require_blind_outside(m, int(m.tape.anchors[at % len(m.tape.anchors)]), how, at)
+
+    blind()
+
+
+@pytest.mark.parametrize("name", ["book", "features", "range_ticks", "close_ns"])
+def test_poison_inside_a_tile_is_noticed(name: str) -> None:
+    m = steady(90, moves=[1, -2, 3, 0, -1] * 18, decision_rows=2)
+    filled = poisoned(m.tape, torch.arange(90) < 30, "high")
+    dirty = m.tape._replace(**{name: getattr(filled, name)})
+    pairs = zip(replay(m, m.tape, 20, 40, 1), replay(m, dirty, 20, 40, 1), strict=True)
+    assert not all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_the_replay_reads_no_feature_and_no_label() -> None:
@@ -142,18 +163,12 @@ def outside_filled(cache: Cache, keep: slice) -> Cache:
     return replace(cache, **columns)
 
 
-def fitted(cache: Cache, window: Window) -> Normaliser:
-    bounds, best = (window.start_row, window.end_row), (cache.bid_px[:, 0], cache.ask_px[:, 0])
-    found = compute_labels(*best, cache.segment, *bounds, (8, 16, 32), cache.instrument.fee_ticks)
-    return Normaliser.fit(cache.features, cache.ts_ns, cache.segment, found.move_ticks, found.valid, *bounds)
-
-
 @pytest.mark.parametrize("fold", [0, 1])
 def test_tape_of_a_window_reads_no_cache_row_outside_it_and_its_look_back(
     hour_cache: Cache, hour_config: Config, fold: int
 ) -> None:
     window = plan_windows(hour_cache, hour_config)[fold]
-    normaliser = fitted(hour_cache, window)
+    normaliser = fitted(hour_cache, window, hour_config)
     look_back = max(window.start_row - hour_config.data.window_rows, 0)
     dirty = outside_filled(hour_cache, slice(look_back, window.end_row))
     assert not np.array_equal(dirty.bid_px, hour_cache.bid_px), "something was poisoned"

@@ -51,6 +51,31 @@ def test_roll_within_a_session_is_announced_for_the_next_contracts_first_row() -
     assert close.tolist() == [10, 10, 10, 99]
 
 
+def test_an_announced_end_is_left_in_time_though_a_gap_comes_before_it() -> None:
+    """The gap comes within the last latency: staying for it would be to know of it."""
+    spans = [Span(0, 3, 0, 30, True), Span(3, 5, 0, 30, False)]
+    ts = np.array([0, 20, 26, 27, 28])
+    exit_row, is_gap, _ = plan_exits(ts, spans, 1000, 5)
+    whole, _, _ = plan_exits(ts, [Span(0, 5, 0, 30, False)], 1000, 5)
+    assert exit_row[:3].tolist() == whole[:3].tolist() == [1, 1, 2]
+    assert not is_gap.any()
+
+
+def test_a_gap_that_ends_just_when_the_announced_end_is_left_is_a_gap() -> None:
+    spans = [Span(0, 2, 0, 30, True), Span(2, 3, 0, 30, False)]
+    exit_row, is_gap, _ = plan_exits(np.array([0, 20, 25]), spans, 1000, 5)
+    assert exit_row.tolist() == [2, 2, 2]
+    assert is_gap.tolist() == [True, True, False]
+
+
+def test_a_roll_is_announced_before_a_gap_too() -> None:
+    """Else the time left would tell that a gap is near."""
+    spans = [Span(0, 2, 0, 99, True), Span(2, 3, 0, 99, False), Span(3, 4, 0, 99, False)]
+    exit_row, is_gap, close = plan_exits(np.array([0, 1, 50, 60]), spans, 99, 5)
+    assert close.tolist() == [60, 60, 60, 99]
+    assert (exit_row.tolist()[:3], is_gap.tolist()) == ([2, 2, 2], [True, True, False, False])
+
+
 def test_segment_shorter_than_the_latency_has_no_row_to_decide_on() -> None:
     exit_row, _, _ = plan_exits(np.array([7, 8]), [Span(0, 2, 0, 9, False)], 99, 5)
     assert exit_row.tolist() == [0, 1]

@@ -1,19 +1,15 @@
-"""The replay on the device against the scalar oracle, and the properties every step keeps."""
+"""The properties every step keeps; `test_oracle.py` holds it against the scalar oracle."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.market.recorded import MS, Recorded, random_market, record, steady
-from tests.oracles.market import Lane
-from tests.oracles.records import Report
-from trainer.data.cache import Cache
-from trainer.errors import InputError
+from tests.market.generated import market_of
+from tests.market.recorded import steady
 from trainer.market import (
     Lanes,
-    Outcome,
     Tape,
     context_features,
     feasible_actions,
@@ -23,17 +19,7 @@ from trainer.market import (
     step_lanes,
 )
 
-NUM_LANES, NUM_STEPS = 6, 22
-DEFECT_ORDER = ("partial", "unfilled", "cancelled", "clamped", "gap", "bad_price")
 seeds = st.integers(0, 10**9)
-
-
-def market_of(seed: int) -> Recorded:
-    try:
-        return random_market(seed)
-    except InputError:
-        assume(False)
-        raise
 
 
 def choose(rng: np.random.Generator, allowed: np.ndarray) -> int:
@@ -44,164 +30,6 @@ def choose(rng: np.random.Generator, allowed: np.ndarray) -> int:
 def _weights(allowed: np.ndarray) -> np.ndarray:
     weight = np.array([1.0, 2, 2, 0.3, 0.3, 3, 3, 1, 1, 1, 1])[allowed]
     return weight / weight.sum()
-
-
-def check_lane(lanes: Lanes, index: int, lane: Lane) -> None:
-    """State of one lane: integers equal, floats to 1e-9."""
-    trade = lane.trade
-    exact = {
-        "cursor": lane.row,
-        "lots": lane.lots,
-        "cash_ticks": lane.cash,
-        "fee_lots": lane.fee_lots,
-        "episode_left": lane.episode_left,
-        "since_close": lane.since_close,
-        "pending_action": lane.pending[0] if lane.pending else 0,
-        "trade_cash_ticks": trade.cash if trade else 0,
-        "trade_fee_lots": trade.fee_lots if trade else 0,
-        "trade_max_lots": trade.max_lots if trade else 0,
-        "age": trade.age if trade else 0,
-        "high_water_ticks": trade.side * trade.best_price if trade else 0,
-    }
-    for name, expected in exact.items():
-        assert getattr(lanes, name)[index].item() == expected, name
-    units = [u.lots for u in lane.units]
-    assert lanes.unit_lots[index].tolist() == units + [0] * (lanes.unit_lots.shape[1] - len(units))
-    close = {
-        "equity_ticks": lane.equity_mid(),
-        "realized_ticks": lane.realized,
-        "peak_equity_ticks": lane.peak_equity,
-        "open_pnl_ticks": lane.open_pnl(),
-        "unrealized_r": lane.unrealized_r(),
-        "peak_r": trade.peak_r if trade else 0.0,
-        "order_share": lane.order_share,
-        "win_share": lane.win_share,
-    }
-    for name, expected in close.items():
-        assert getattr(lanes, name)[index].item() == pytest.approx(expected, abs=1e-9), name
-    assert lanes.defects[index].tolist() == [lane.defects[name] for name in DEFECT_ORDER]
-
-
-def check_outcome(out: Outcome, index: int, report: Report) -> None:
-    """What one step reported of one lane."""
-    assert out.row[index].item() == report.row
-    assert out.truncated[index].item() == report.truncated
-    assert out.done[index].item() == bool(report.closed)
-    for name in ("fill_lots", "forced_lots", "fee_lots", "fill_delay"):
-        assert getattr(out, name)[index].item() == getattr(report, name), name
-    assert out.fill_notional_ticks[index].item() == report.fill_notional
-    money = (out.reward_ticks, out.mid_equity_ticks, out.equity_ticks, out.spread_cost_ticks)
-    expected = (report.reward, report.equity_mid, report.equity_close, report.spread_cost)
-    assert [m[index].item() for m in money] == pytest.approx(list(expected), abs=1e-9)
-    assert out.drawdown_penalty[index].item() == pytest.approx(report.penalty, rel=1e-6, abs=1e-9)
-    trades = [column for column in (0, 1) if out.trades.closed[index, column]]
-    assert [bool(column) for column in trades] == [c.forced for c in report.closed]
-    for column, closed in zip(trades, report.closed, strict=True):
-        for name in ("side", "lots", "fee_lots", "age", "entry_ns", "exit_ns"):
-            assert getattr(out.trades, name)[index, column].item() == getattr(closed, name), name
-        got = [
-            getattr(out.trades, n)[index, column].item() for n in ("pnl_ticks", "entry_ticks", "exit_ticks")
-        ]
-        assert got == pytest.approx([closed.pnl, closed.entry, closed.exit], abs=1e-9)
-        assert out.trades.r[index, column].item() == pytest.approx(closed.r, rel=1e-6)
-
-
-def replay_both(m: Recorded, seed: int, num_steps: int) -> Lanes:
-    """Random feasible actions on the device and in the oracle; every state and report must agree."""
-    rng = np.random.default_rng(seed)
-    anchors = m.tape.anchors.numpy()
-    starts = rng.choice(anchors, NUM_LANES)
-    limits = starts + rng.integers(1, 150, NUM_LANES)
-    left = rng.integers(3, 15, NUM_LANES)
-    oracles = [Lane(m.history, int(s), int(e), int(n)) for s, e, n in zip(starts, limits, left, strict=True)]
-    lanes = reset_lanes(m.tape, *map(torch.from_numpy, (starts, limits, left)), m.config.market)
-    for _ in range(num_steps):
-        mean, ratio = float(rng.choice([0.0, 1.5, 4.0])), float(rng.choice([0.5, 2.0]))
-        allowed = feasible_actions(m.tape, lanes, m.config.market).numpy()
-        assert [set(np.flatnonzero(a)) for a in allowed] == [lane.feasible() for lane in oracles]
-        context = context_features(m.tape, lanes, torch.tensor(mean), m.config.market, m.instrument)
-        np.testing.assert_allclose(context, [lane.context(mean) for lane in oracles], atol=1e-5)
-        wanted = [choose(rng, a) for a in allowed]
-        action, stopped = risk_stage(
-            m.tape, lanes, torch.tensor(wanted), torch.tensor(ratio), torch.tensor(mean), m.config.market
-        )
-        assert stopped.tolist() == [lane.stopped(mean, ratio) for lane in oracles]
-        assert action.tolist() == [o.after_risk(a, mean, ratio) for o, a in zip(oracles, wanted, strict=True)]
-        fresh = rng.choice(anchors, NUM_LANES)
-        lanes, out = step_lanes(m.tape, lanes, action, torch.from_numpy(fresh), m.config, m.instrument)
-        for i, lane in enumerate(oracles):
-            check_outcome(out, i, lane.step(int(action[i]), int(fresh[i])))
-            check_lane(lanes, i, lane)
-    return lanes
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=seeds)
-def test_step_equals_scalar_oracle_on_random_markets(seed: int) -> None:
-    replay_both(market_of(seed), seed + 1, NUM_STEPS)
-
-
-def test_step_equals_scalar_oracle_on_a_real_book(hour_cache: Cache) -> None:
-    """Orders of 12 lots walk several of the ten levels of a recorded hour."""
-    rows = slice(0, 500)
-
-    def side(px: np.ndarray, sz: np.ndarray) -> list[list[tuple[int, int]]]:
-        return np.stack([px[rows], sz[rows]], 2).tolist()
-
-    m = record(
-        (hour_cache.ts_ns[rows] // MS).tolist(),
-        side(hour_cache.bid_px, hour_cache.bid_sz),
-        side(hour_cache.ask_px, hour_cache.ask_sz),
-        decision_rows=8,
-        unit_lots=12,
-        fee_ticks=0.16,
-    )
-    lanes = replay_both(m, 1, 60)
-    assert (lanes.fee_lots > 100).all(), "every lane traded"
-
-
-def changed_after(m: Recorded, row: int, seed: int) -> Recorded:
-    """The market with every row after `row` replaced, times and segments kept."""
-    rng = np.random.default_rng(seed)
-    tail = slice(row + 1, None)
-    book = m.tape.book.clone()
-    book[tail, :, 0] += int(rng.integers(50, 90))
-    book[tail, :, 1] = torch.from_numpy(rng.integers(1, 99, tuple(book[tail, :, 1].shape))).int()
-    features, ranges = m.tape.features.clone(), m.tape.range_ticks.clone()
-    features[tail] += 1000.0
-    ranges[tail] += 1000.0
-    return m._replace(tape=m.tape._replace(book=book, features=features, range_ticks=ranges))
-
-
-@settings(max_examples=15, deadline=None)
-@given(seed=seeds, num_steps=st.integers(1, 6))
-def test_nothing_up_to_a_row_moves_when_every_later_row_changes(seed: int, num_steps: int) -> None:
-    m, rng = market_of(seed), np.random.default_rng(seed)
-    start = torch.from_numpy(rng.choice(m.tape.anchors.numpy(), 1))
-    lanes = reset_lanes(m.tape, start, None, torch.tensor([50]), m.config.market)
-    for _ in range(num_steps):
-        allowed = feasible_actions(m.tape, lanes, m.config.market)[0].numpy()
-        action = torch.tensor([choose(rng, allowed)])
-        before, seen = lanes, []
-        lanes, out = step_lanes(m.tape, before, action, start, m.config, m.instrument)
-        late = changed_after(m, int(out.row), seed)
-        now = changed_after(m, int(before.cursor), seed)
-        again, same = step_lanes(late.tape, before, action, start, m.config, m.instrument)
-        for name in set(Outcome._fields) - {"trades"}:
-            assert torch.equal(getattr(out, name), getattr(same, name)), name
-        for name in Lanes._fields:
-            assert torch.equal(getattr(lanes, name), getattr(again, name)), name
-        for tape in (m.tape, now.tape):
-            mean, ratio = torch.tensor(1.0), torch.tensor(2.0)
-            seen.append(
-                [
-                    feasible_actions(tape, before, m.config.market),
-                    context_features(tape, before, mean, m.config.market, m.instrument),
-                    risk_stage(tape, before, action, ratio, mean, m.config.market)[0],
-                    observe(tape, before.cursor, 4)[0],
-                ]
-            )
-        assert all(torch.equal(a, b) for a, b in zip(*seen, strict=True))
 
 
 @pytest.mark.parametrize("drop", [1, 5])

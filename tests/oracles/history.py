@@ -1,6 +1,10 @@
 """The recorded market as the scalar oracle sees it: rules, segments and rows in plain Python."""
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+MIN_RANGE_TICKS = 0.5  # the smallest move a mid can make
 
 
 @dataclass(frozen=True)
@@ -10,7 +14,7 @@ class Rules:
     decision_rows: int
     latency_ns: int
     unit_lots: int
-    fee_ticks: float
+    fee_ticks: Fraction
     num_units: int = 4
     episode_decisions: int = 1024
     entry_guard_decisions: int = 2
@@ -21,6 +25,7 @@ class Rules:
     range_decay_decisions: float = 32.0
     stop_loss_ratio: float = 2.0
     stop_loss_floor_ticks: float = 1.0
+    stop_loss_measure: str = "open_trade"
     drawdown_penalty: float = 0.01
     recent_rate: float = 0.05
 
@@ -46,44 +51,53 @@ class History:
     segments: list[Segment]
     end_ns: int
     rules: Rules
+    segment_of: list[int] = field(init=False)  # index of each row's segment
+    twice_mid: list[int] = field(init=False)  # ticks
+    range_ticks: list[float] = field(init=False)  # see `_ranges`
 
-    def segment_index(self, row: int) -> int:
-        return next(i for i, s in enumerate(self.segments) if s.first <= row < s.end)
+    def __post_init__(self) -> None:
+        self.segment_of = [i for i, s in enumerate(self.segments) for _ in range(s.first, s.end)]
+        self.twice_mid = [bid[0][0] + ask[0][0] for bid, ask in zip(self.bids, self.asks, strict=True)]
+        self.range_ticks = [value for segment in self.segments for value in self._ranges(segment)]
 
-    def mid(self, row: int) -> float:
-        return (self.bids[row][0][0] + self.asks[row][0][0]) / 2
+    def mid(self, row: int) -> Fraction:
+        return Fraction(self.twice_mid[row], 2)
 
     def fill_row(self, row: int) -> int:
-        later = (
-            r for r in range(row + 1, len(self.ts)) if self.ts[r] >= self.ts[row] + self.rules.latency_ns
-        )
-        return next(later, len(self.ts))
+        """The first row strictly after `row`, and not before its time + latency."""
+        later = row + 1
+        while later < len(self.ts) and self.ts[later] < self.ts[row] + self.rules.latency_ns:
+            later += 1
+        return later
 
     def announced_end(self, row: int) -> int:
-        index = self.segment_index(row)
-        segment, end = self.segments[index], min(self.segments[index].close_ns, self.end_ns)
-        if index + 1 < len(self.segments):
-            after = self.segments[index + 1]
-            if after.session == segment.session and not segment.ends_in_gap:
-                end = min(end, self.ts[after.first])
+        """Close of the session, roll or end of the window: on the calendar, whatever gaps come before it."""
+        index = self.segment_of[row]
+        session = self.segments[index].session
+        end = min(self.segments[index].close_ns, self.end_ns)
+        while index + 1 < len(self.segments) and self.segments[index + 1].session == session:
+            if not self.segments[index].ends_in_gap:
+                return min(end, self.ts[self.segments[index].end])
+            index += 1
         return end
 
     def exit(self, row: int) -> tuple[int, bool]:
         """Row of the forced close and whether it lies behind an unannounced gap."""
-        index = self.segment_index(row)
+        index = self.segment_of[row]
         segment = self.segments[index]
-        if segment.ends_in_gap and index + 1 < len(self.segments):
-            return segment.end, True
         out_by = self.announced_end(row) - self.rules.latency_ns
-        standing = [r for r in range(segment.first, segment.end) if self.ts[r] <= out_by]
-        return max(standing[-1] if standing else -1, row), False
+        if segment.ends_in_gap and index + 1 < len(self.segments) and self.ts[segment.end] <= out_by:
+            return segment.end, True
+        standing = bisect_right(self.ts, out_by, segment.first, segment.end) - 1
+        return max(standing, row), False
 
-    def range_ticks(self, row: int) -> float:
-        """Weighted mean of the mid's range over decision_rows rows, newest row first in weight."""
-        first, d = self.segments[self.segment_index(row)].first, self.rules.decision_rows
-        keep, total, weight = 1 - 1 / (self.rules.range_decay_decisions * d), 0.0, 0.0
-        for r in range(first, row + 1):
-            mids = [self.mid(q) for q in range(max(first, r - d + 1), r + 1)]
-            total = keep * total + max(mids) - min(mids)
+    def _ranges(self, segment: Segment) -> list[float]:
+        """Per row the weighted mean of the mid's range over decision_rows rows, the newest weighs most."""
+        d, out, total, weight = self.rules.decision_rows, [], 0.0, 0.0
+        keep = 1 - 1 / (self.rules.range_decay_decisions * d)
+        for row in range(segment.first, segment.end):
+            seen = self.twice_mid[max(segment.first, row - d + 1) : row + 1]
+            total = keep * total + (max(seen) - min(seen)) / 2
             weight = keep * weight + 1
-        return max(total / weight, 0.5)
+            out.append(max(total / weight, MIN_RANGE_TICKS))
+        return out

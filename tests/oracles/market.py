@@ -1,347 +1,195 @@
-"""Scalar oracle of the market replay: one lane, one row at a time, plain Python numbers only.
+"""Scalar oracle of the market replay: one step of one lane, plain Python integers and fractions.
 
 Written from the design (SYSTEM.md sections 3 and 14), not from the tensor code: a slow, obvious replay with
-which `trainer.market` must agree, integers exactly.
+which `trainer.market` must agree, integers exactly and money as exactly as float64 holds it. It imports
+nothing of the trainer.
 """
 
-import math
 import struct
+from fractions import Fraction
 
-from tests.oracles.history import History
-from tests.oracles.records import Closed, Report, Trade, Unit
+from tests.oracles.book import ASK, BID, Fills, lots_of, notional_of, split
+from tests.oracles.lane import Lane
+from tests.oracles.records import Closed, Order, Report, Trade, Unit
+from tests.oracles.sight import (
+    ADD_LONG,
+    ADD_SHORT,
+    HALF,
+    HOLD,
+    LOOSEN,
+    OPEN_LONG,
+    OPEN_SHORT,
+    REVERSE,
+    TIGHTEN,
+)
 
-HOLD, OPEN_LONG, OPEN_SHORT, FLAT_LONG, FLAT_SHORT = 0, 1, 2, 3, 4
-ADD_LONG, ADD_SHORT, TIGHTEN, LOOSEN, REVERSE, HALF = 5, 6, 7, 8, 9, 10
-ENTRIES = {OPEN_LONG, OPEN_SHORT, ADD_LONG, ADD_SHORT, REVERSE}
-NO_ORDER = {HOLD, TIGHTEN, LOOSEN}
 MAX_PRICE = 2**31 - 1  # ticks, the limit of the stored price
 
 
-class Lane:
-    """One lane of the replay."""
+def step(lane: Lane, action: int, anchor: int) -> Report:
+    """Executes `action` and replays up to the next decision; a lane that ends goes on at row `anchor`."""
+    rules, start_row = lane.rules, lane.row
+    equity_before, fees_before = lane.equity_mid(), lane.fee_lots
+    ordered = _decide(lane, action)
+    exit_row, behind_gap = lane.history.exit(start_row)
+    until = max(min(start_row + rules.decision_rows, exit_row, lane.limit_row), start_row)
+    leaves = until == exit_row or until >= lane.limit_row or lane.episode_left <= 0
+    report = Report(until, leaves, ordered)
+    crosses_gap = behind_gap and until == exit_row
+    _fill_pending(lane, until, crosses_gap, report)
+    lane.row = until
+    _mark(lane)
+    if leaves:
+        _leave(lane, crosses_gap, report)
+    report.lots, report.unrealized_r = lane.lots, lane.unrealized_r()
+    report.penalty = min(0.0, report.unrealized_r) * rules.drawdown_penalty
+    report.equity_mid, report.equity_close = lane.equity_mid(), lane.equity_close()
+    report.reward = report.equity_mid - equity_before
+    report.fee_lots = lane.fee_lots - fees_before
+    lane.peak_equity = max(lane.peak_equity, report.equity_mid)
+    if leaves:
+        lane.start(anchor, rules.episode_decisions)
+    return report
 
-    def __init__(self, history: History, row: int, limit_row: int, episode_left: int) -> None:
-        self.history, self.rules = history, history.rules
-        self.limit_row = limit_row
-        self.cash = self.fee_lots = 0
-        self.realized = self.peak_equity = 0.0
-        self.defects = dict.fromkeys(("partial", "unfilled", "cancelled", "clamped", "gap", "bad_price"), 0)
-        self._start(row, episode_left)
 
-    def _start(self, row: int, episode_left: int) -> None:
-        self.row, self.episode_left = row, episode_left
-        self.trade: Trade | None = None
-        self.units: list[Unit] = []
-        self.pending: tuple[int, int, int] | None = None  # action, fill row, decisions since
-        self.taken: dict[str, dict[int, tuple[int, int]]] = {
-            "bid": {},
-            "ask": {},
-        }  # price: (size shown, taken)
-        self.since_close = 0
-        self.order_share = self.win_share = self.last_r = 0.0
+def _decide(lane: Lane, action: int) -> bool:
+    """Lets one decision pass, moves the trails, sends the order; whether one was sent."""
+    lane.episode_left -= 1
+    lane.since_close += 1
+    if lane.trade:
+        lane.trade.age += 1
+    by = {TIGHTEN: -1, LOOSEN: 1}.get(action, 0)
+    for unit in lane.units:
+        unit.moves += by if lane.can_move(unit, by) else 0
+    ordered = action not in (HOLD, TIGHTEN, LOOSEN)
+    if lane.pending:
+        assert not ordered, "one order in flight"
+        lane.pending.age += 1
+    elif ordered:
+        lane.pending = Order(action, lane.history.fill_row(lane.row))
+    lane.order_share += lane.rules.recent_rate * (ordered - lane.order_share)
+    return ordered
 
-    # -- what the lane holds and what that is worth
 
-    @property
-    def size(self) -> int:
-        return sum(u.lots for u in self.units)
+def _fill_pending(lane: Lane, until: int, crosses_gap: bool, report: Report) -> None:
+    order = lane.pending
+    if order is None or order.row > until or (crosses_gap and order.row == until):
+        return
+    lane.pending = None
+    row, unit_lots = order.row, lane.rules.unit_lots
+    if order.action in (OPEN_LONG, ADD_LONG):
+        buy, asked = True, unit_lots
+    elif order.action in (OPEN_SHORT, ADD_SHORT):
+        buy, asked = False, unit_lots
+    else:
+        buy = lane.side < 0
+        asked = {HALF: lane.size // 2, REVERSE: lane.size + unit_lots}.get(order.action, lane.size)
+    fills, way = lane.book.take(ASK if buy else BID, row, asked), 1 if buy else -1
+    filled = lots_of(fills)
+    report.fill_lots, report.fill_notional, report.fill_delay = way * filled, notional_of(fills), order.age
+    report.spread_cost += way * (notional_of(fills) - filled * lane.history.mid(row))
+    lane.defects["partial"] += 0 < filled < asked
+    lane.defects["unfilled"] += not filled
+    reduces = lane.side == -way
+    closing, opening = split(fills, lane.size if reduces else 0)
+    _reduce(lane, closing, row, report)
+    _enter(lane, opening, way, row)
 
-    @property
-    def lots(self) -> int:
-        return self.size * (self.trade.side if self.trade else 0)
 
-    def side_at(self, name: str, row: int) -> list[tuple[int, int]]:
-        return self.history.bids[row] if name == "bid" else self.history.asks[row]
+def _reduce(lane: Lane, fills: Fills, row: int, report: Report) -> None:
+    """Sells what is held (buys it back), the newest units first."""
+    left = lots_of(fills)
+    if not left:
+        return
+    _receive(lane, lane.side * notional_of(fills), left)
+    while left:
+        now = min(left, lane.units[-1].lots)
+        lane.units[-1].lots -= now
+        left -= now
+        if not lane.units[-1].lots:
+            lane.units.pop()
+    if not lane.units:
+        closed = _close_trade(lane, row, False, report)
+        lane.since_close, lane.last_r = 0, closed.r
+        lane.win_share += lane.rules.recent_rate * ((closed.pnl > 0) - lane.win_share)
 
-    def remaining(self, name: str, row: int) -> list[tuple[int, int, int, int]]:
-        """(price, size shown, already taken by this lane, left) of each level."""
-        out = []
-        for price, shown in self.side_at(name, row):
-            seen, taken = self.taken[name].get(price, (shown, 0))
-            taken = taken if shown == seen and shown else 0
-            out.append((price, shown, taken, shown - taken))
-        return out
 
-    def fills(self, name: str, row: int, lots: int) -> list[int]:
-        """Price of every single lot that `lots` would get."""
-        prices = [price for price, _, _, left in self.remaining(name, row) for _ in range(left)]
-        return prices[:lots]
+def _enter(lane: Lane, fills: Fills, side: int, row: int) -> None:
+    """Opens a trade, or adds a unit to it."""
+    lots, notional = lots_of(fills), notional_of(fills)
+    if not lots:
+        return
+    if not lane.trade:
+        lane.trade = Trade(side, lane.history.ts[row])
+        lane.trade.best_price = lane.best_close(row)
+    # The tape stores the range as float32; a stop exactly at a price must not depend on that rounding.
+    trail = max(
+        lane.rules.trail_range_multiple * float32(lane.history.range_ticks[row]), lane.rules.trail_min_ticks
+    )
+    _receive(lane, -side * notional, lots)
+    lane.units.append(Unit(lots, Fraction(notional, lots), trail))
+    trade = lane.trade
+    trade.entry_notional += notional
+    trade.entry_lots += lots
+    trade.risk += lots * trail
+    trade.max_lots = max(trade.max_lots, lane.size)
+    lane.defects["bad_price"] += notional == 0 or abs(notional) >= MAX_PRICE * lots
 
-    def take(self, name: str, row: int, lots: int) -> list[int]:
-        """As `fills`, and remember what was taken."""
-        prices = self.fills(name, row, lots)
-        if prices:
-            levels, left = {}, len(prices)
-            for price, shown, before, size in self.remaining(name, row):
-                now = min(left, size)
-                left -= now
-                if shown:
-                    levels[price] = (shown, before + now)
-            self.taken[name] = levels
-        return prices
 
-    def close_value(self, row: int) -> tuple[int, int]:
-        """Cash a close of everything would bring at `row`, and the lots beyond the visible depth."""
-        if not self.trade:
-            return 0, 0
-        name = "bid" if self.trade.side > 0 else "ask"
-        prices = self.fills(name, row, self.size)
-        beyond = self.size - len(prices)
-        worst = self.side_at(name, row)[-1][0] - self.trade.side
-        return self.trade.side * (sum(prices) + beyond * worst), beyond
+def _receive(lane: Lane, cash: int, lots: int) -> None:
+    """Books `cash` (tick lots) and the fee of `lots` to the account and the open trade."""
+    assert lane.trade
+    lane.cash += cash
+    lane.fee_lots += lots
+    lane.trade.cash += cash
+    lane.trade.fee_lots += lots
 
-    def best_close(self, row: int) -> int:
-        assert self.trade
-        return self.side_at("bid" if self.trade.side > 0 else "ask", row)[0][0]
 
-    def money(self, cash: int, fee_lots: int) -> float:
-        return cash - fee_lots * self.rules.fee_ticks
+def _close_trade(lane: Lane, row: int, forced: bool, report: Report) -> Closed:
+    trade = lane.trade
+    assert trade
+    pnl = lane.money(trade.cash, trade.fee_lots)
+    closed = Closed(
+        side=trade.side,
+        lots=trade.max_lots,
+        pnl=pnl,
+        fee_lots=trade.fee_lots,
+        age=trade.age,
+        entry_ns=trade.entry_ns,
+        exit_ns=lane.history.ts[row],
+        entry=Fraction(trade.entry_notional, trade.entry_lots),
+        exit=Fraction(trade.entry_notional + trade.side * trade.cash, trade.entry_lots),
+        forced=forced,
+        r=float(pnl) / trade.risk,
+    )
+    report.closed.append(closed)
+    lane.realized += pnl
+    lane.trade = None
+    return closed
 
-    def equity_mid(self) -> float:
-        return self.money(self.cash, self.fee_lots) + self.lots * self.history.mid(self.row)
 
-    def equity_close(self) -> float:
-        return self.money(self.cash, self.fee_lots) + self.close_value(self.row)[0]
+def _mark(lane: Lane) -> None:
+    """High-water marks of the open trade at the row where the step ends."""
+    if lane.trade:
+        better = max if lane.side > 0 else min
+        lane.trade.best_price = better(lane.trade.best_price, lane.best_close(lane.row))
+        lane.trade.peak_r = max(lane.trade.peak_r, lane.unrealized_r())
 
-    def open_pnl(self) -> float:
-        if not self.trade:
-            return 0.0
-        return self.money(self.trade.cash, self.trade.fee_lots) + self.close_value(self.row)[0]
 
-    def unrealized_r(self) -> float:
-        if not self.trade:
-            return 0.0
-        at_mid = self.lots * self.history.mid(self.row)
-        return (self.money(self.trade.cash, self.trade.fee_lots) + at_mid) / self.trade.risk
-
-    def trail(self, unit: Unit) -> float:
-        low, high = self.rules.trail_bounds
-        return unit.initial_trail * min(max(self.rules.trail_step**unit.moves, low), high)
-
-    def stop_rooms(self) -> list[float]:
-        """How far the closing price may still go against each unit."""
-        assert self.trade
-        side, price = self.trade.side, self.best_close(self.row)
-        return [side * price - (side * self.trade.best_price - self.trail(u)) for u in self.units]
-
-    # -- decisions
-
-    def can_move(self, unit: Unit, by: int) -> bool:
-        before = self.trail(unit)
-        return self.trail(Unit(unit.lots, unit.entry, unit.initial_trail, unit.moves + by)) != before
-
-    def feasible(self) -> set[int]:
-        if self.pending:
-            return {HOLD}
-        left_ns = self.history.announced_end(self.row) - self.history.ts[self.row]
-        enter = self.episode_left > self.rules.entry_guard_decisions and left_ns > 2 * self.rules.latency_ns
-        allowed = {HOLD}
-        if not self.trade:
-            return allowed | ({OPEN_LONG, OPEN_SHORT} if enter else set())
-        long = self.trade.side > 0
-        allowed.add(FLAT_LONG if long else FLAT_SHORT)
-        if enter:
-            allowed.add(REVERSE)
-            if len(self.units) < self.rules.num_units:
-                allowed.add(ADD_LONG if long else ADD_SHORT)
-        allowed |= {TIGHTEN} if any(self.can_move(u, -1) for u in self.units) else set()
-        allowed |= {LOOSEN} if any(self.can_move(u, +1) for u in self.units) else set()
-        return allowed | ({HALF} if self.size >= 2 else set())
-
-    def stopped(self, mean_abs_trade: float, ratio: float) -> bool:
-        if not self.trade or self.pending:
-            return False
-        base = max(mean_abs_trade, self.rules.stop_loss_floor_ticks * self.size)
-        loss_hit = mean_abs_trade > 0 and -self.open_pnl() > ratio * base
-        return loss_hit or min(self.stop_rooms()) < 0
-
-    def after_risk(self, action: int, mean_abs_trade: float, ratio: float) -> int:
-        if not self.stopped(mean_abs_trade, ratio):
-            return action
-        assert self.trade
-        return FLAT_LONG if self.trade.side > 0 else FLAT_SHORT
-
-    def context(self, mean_abs_trade: float) -> list[float]:
-        h, row, trade, rules = self.history, self.row, self.trade, self.rules
-        from_entry = to_stop = 0.0
-        if trade:
-            entry = sum(u.lots * u.entry for u in self.units) / self.size
-            from_entry = trade.side * (h.mid(row) - entry)
-            to_stop = min(self.stop_rooms())
-            if mean_abs_trade > 0:
-                base = max(mean_abs_trade, rules.stop_loss_floor_ticks * self.size)
-                to_stop = min(to_stop, (base * rules.stop_loss_ratio + self.open_pnl()) / self.size)
-        peak, unrealized = (trade.peak_r if trade else 0.0), self.unrealized_r()
-        values = [
-            self.lots / (rules.num_units * rules.unit_lots),
-            unrealized,
-            peak,
-            peak - unrealized,
-            math.log1p(trade.age if trade else 0) / 2,
-            len(self.units) / rules.num_units,
-            math.copysign(math.log1p(abs(from_entry)), from_entry),
-            math.copysign(math.log1p(abs(to_stop)), to_stop),
-            math.log1p(self.since_close) / 2,
-            float(self.pending is not None),
-            self.order_share,
-            self.win_share,
-            self.last_r,
-            math.log1p(max(h.announced_end(row) - h.ts[row], 0) / 1e9) / 3,
-            math.log1p(min(self.episode_left, rules.episode_decisions)) / 2,
-            math.log1p(h.asks[row][0][0] - h.bids[row][0][0] + 2 * rules.fee_ticks),
-        ]
-        return [min(max(v, -5.0), 5.0) for v in values]
-
-    # -- one step
-
-    def step(self, action: int, anchor: int) -> Report:
-        equity_before, fees_before, start_row = self.equity_mid(), self.fee_lots, self.row
-        self._decide(action)
-        exit_row, behind_gap = self.history.exit(start_row)
-        until = max(min(start_row + self.rules.decision_rows, exit_row, self.limit_row), start_row)
-        leaves = until in (exit_row,) or until >= self.limit_row or self.episode_left == 0
-        report = Report(until, 0.0, 0.0, leaves, 0.0, 0.0)
-        self.since_close += 1
-        crosses_gap = behind_gap and until == exit_row
-        self._fill_pending(until, crosses_gap, report)
-        self.row = until
-        self._mark()
-        if leaves:
-            self._leave(crosses_gap, report)
-        report.penalty = min(0.0, self.unrealized_r()) * self.rules.drawdown_penalty
-        report.equity_mid, report.equity_close = self.equity_mid(), self.equity_close()
-        report.reward = report.equity_mid - equity_before
-        report.fee_lots = self.fee_lots - fees_before
-        self.peak_equity = max(self.peak_equity, report.equity_mid)
-        if leaves:
-            self._start(anchor, self.rules.episode_decisions)
-        return report
-
-    def _decide(self, action: int) -> None:
-        self.episode_left -= 1
-        if self.trade:
-            self.trade.age += 1
-        if action in (TIGHTEN, LOOSEN):
-            for unit in self.units:
-                by = 1 if action == LOOSEN else -1
-                unit.moves += by if self.can_move(unit, by) else 0
-        if self.pending:
-            self.pending = (*self.pending[:2], self.pending[2] + 1)
-        ordered = action not in NO_ORDER
-        if ordered:
-            assert not self.pending
-            self.pending = (action, self.history.fill_row(self.row), 0)
-        self.order_share += self.rules.recent_rate * (ordered - self.order_share)
-
-    def _fill_pending(self, until: int, crosses_gap: bool, report: Report) -> None:
-        if not self.pending:
-            return
-        action, row, delay = self.pending
-        if row > until or (crosses_gap and row == until):
-            return
-        self.pending = None
-        side = self.trade.side if self.trade else 0
-        if action in (OPEN_LONG, ADD_LONG):
-            buy, asked = True, self.rules.unit_lots
-        elif action in (OPEN_SHORT, ADD_SHORT):
-            buy, asked = False, self.rules.unit_lots
-        else:
-            buy = side < 0
-            asked = {HALF: self.size // 2, REVERSE: self.size + self.rules.unit_lots}.get(action, self.size)
-        prices = self.take("ask" if buy else "bid", row, asked)
-        report.fill_lots = len(prices) * (1 if buy else -1)
-        report.fill_notional, report.fill_delay = sum(prices), delay
-        report.spread_cost += sum((p - self.history.mid(row)) * (1 if buy else -1) for p in prices)
-        self.defects["partial"] += 0 < len(prices) < asked
-        self.defects["unfilled"] += not prices
-        reduces = self.trade is not None and (side < 0) == buy
-        closing = prices[: self.size] if reduces else []
-        self._reduce(closing, row, report)
-        self._enter(prices[len(closing) :], 1 if buy else -1, row)
-
-    def _reduce(self, prices: list[int], row: int, report: Report) -> None:
-        if not prices:
-            return
-        assert self.trade
-        self._receive(self.trade.side * sum(prices), len(prices))
-        for _ in prices:
-            self.units[-1].lots -= 1
-            if not self.units[-1].lots:
-                self.units.pop()
-        if not self.units:
-            closed = self._close_trade(row, False, report)
-            self.since_close, self.last_r = 0, closed.r
-            self.win_share += self.rules.recent_rate * ((closed.pnl > 0) - self.win_share)
-
-    def _enter(self, prices: list[int], side: int, row: int) -> None:
-        if not prices:
-            return
-        if not self.trade:
-            self.trade = Trade(side, self.history.ts[row])
-            self.trade.best_price = self.best_close(row)
-        # The tape stores the range as float32; a stop exactly at a price must not depend on that rounding.
-        trail = max(
-            self.rules.trail_range_multiple * float32(self.history.range_ticks(row)),
-            self.rules.trail_min_ticks,
-        )
-        self._receive(-side * sum(prices), len(prices))
-        self.units.append(Unit(len(prices), sum(prices) / len(prices), trail))
-        trade = self.trade
-        trade.entry_notional += sum(prices)
-        trade.entry_lots += len(prices)
-        trade.risk += len(prices) * trail
-        trade.max_lots = max(trade.max_lots, self.size)
-        self.defects["bad_price"] += sum(prices) == 0 or abs(sum(prices)) >= MAX_PRICE * len(prices)
-
-    def _receive(self, cash: int, lots: int) -> None:
-        assert self.trade
-        self.cash += cash
-        self.fee_lots += lots
-        self.trade.cash += cash
-        self.trade.fee_lots += lots
-
-    def _close_trade(self, row: int, forced: bool, report: Report) -> Closed:
-        trade = self.trade
-        assert trade
-        pnl = self.money(trade.cash, trade.fee_lots)
-        exit_notional = trade.entry_notional + trade.side * trade.cash
-        closed = Closed(
-            trade.side,
-            trade.max_lots,
-            pnl,
-            trade.fee_lots,
-            trade.age,
-            trade.entry_ns,
-            self.history.ts[row],
-            trade.entry_notional / trade.entry_lots,
-            exit_notional / trade.entry_lots,
-            forced,
-            pnl / trade.risk,
-        )
-        report.closed.append(closed)
-        self.realized += pnl
-        self.trade = None
-        return closed
-
-    def _mark(self) -> None:
-        if self.trade:
-            better = max if self.trade.side > 0 else min
-            self.trade.best_price = better(self.trade.best_price, self.best_close(self.row))
-            self.trade.peak_r = max(self.trade.peak_r, self.unrealized_r())
-
-    def _leave(self, crosses_gap: bool, report: Report) -> None:
-        self.defects["cancelled"] += self.pending is not None
-        self.pending = None
-        if not self.trade:
-            return
-        value, beyond = self.close_value(self.row)
-        report.forced_lots = -self.lots
-        report.spread_cost += self.lots * self.history.mid(self.row) - value
-        self.defects["clamped"] += beyond > 0
-        self.defects["gap"] += crosses_gap
-        self._receive(value, self.size)
-        self.units = []
-        self._close_trade(self.row, True, report)
+def _leave(lane: Lane, crosses_gap: bool, report: Report) -> None:
+    """The forced exit: the order in flight is cancelled, what is held is closed at the book."""
+    lane.defects["cancelled"] += lane.pending is not None
+    lane.pending = None
+    if not lane.trade:
+        return
+    value, beyond = lane.close_value(lane.row)
+    report.forced_lots = -lane.lots
+    report.spread_cost += lane.lots * lane.history.mid(lane.row) - value
+    lane.defects["clamped"] += beyond > 0
+    lane.defects["gap"] += crosses_gap
+    _receive(lane, value, lane.size)
+    lane.units = []
+    _close_trade(lane, lane.row, True, report)
 
 
 def float32(value: float) -> float:

@@ -1,14 +1,24 @@
 """What the scalar oracle of the market replay keeps and reports."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 
 @dataclass
 class Unit:
     lots: int
-    entry: float
+    entry: Fraction
     initial_trail: float
     moves: int = 0  # loosened minus tightened
+
+
+@dataclass
+class Order:
+    """An order in flight."""
+
+    action: int
+    row: int  # where it meets the book
+    age: int = 0  # decisions since it was sent
 
 
 @dataclass
@@ -34,31 +44,34 @@ class Closed:
 
     side: int
     lots: int
-    pnl: float
+    pnl: Fraction
     fee_lots: int
     age: int
     entry_ns: int
     exit_ns: int
-    entry: float
-    exit: float
+    entry: Fraction
+    exit: Fraction
     forced: bool
     r: float
 
 
 @dataclass
 class Report:
-    """What one step did."""
+    """What one step did; money in tick lots, exact."""
 
     row: int
-    reward: float
-    penalty: float
     truncated: bool
-    equity_mid: float
-    equity_close: float
+    ordered: bool
+    reward: Fraction = Fraction(0)
+    penalty: float = 0.0
+    unrealized_r: float = 0.0
+    equity_mid: Fraction = Fraction(0)
+    equity_close: Fraction = Fraction(0)
+    lots: int = 0
     fill_lots: int = 0
     fill_notional: int = 0
     fill_delay: int = 0
     forced_lots: int = 0
     fee_lots: int = 0
-    spread_cost: float = 0.0
+    spread_cost: Fraction = Fraction(0)
     closed: list[Closed] = field(default_factory=list)

@@ -45,26 +45,34 @@ def plan_exits(
 
     An announced end (session close, roll, window end) is left one latency early, at the book standing then.
     A gap is not announced: leaving before it would be look-ahead, so its exit is the next segment's first
-    row. A row past its segment's exit gets itself: a lane never decides there.
+    row, unless the announced end has to be left before that row comes. A row past its segment's exit gets
+    itself: a lane never decides there.
     """
     row = np.arange(len(ts_ns), dtype=np.int64)
     exit_row, is_gap, close = row.copy(), np.zeros(len(ts_ns), np.bool_), np.empty(len(ts_ns), np.int64)
-    for span, after in zip(spans, [*spans[1:], None], strict=True):
-        rows = slice(span.first, span.end)
-        close[rows] = announced = _announced_end(ts_ns, span, after, end_ns)
-        if span.ends_in_gap and after is not None:
+    for span, after, announced in zip(
+        spans, [*spans[1:], None], _announced_ends(ts_ns, spans, end_ns), strict=True
+    ):
+        rows, out_by = slice(span.first, span.end), announced - latency_ns
+        close[rows] = announced
+        if span.ends_in_gap and after is not None and ts_ns[after.first] <= out_by:
             exit_row[rows], is_gap[rows] = after.first, True
             continue
-        standing = np.searchsorted(ts_ns[rows], announced - latency_ns, side="right") - 1
+        standing = np.searchsorted(ts_ns[rows], out_by, side="right") - 1
         exit_row[rows] = np.maximum(row[rows], span.first + standing)
     return exit_row, is_gap, close
 
 
-def _announced_end(ts_ns: Ints, span: Span, after: Span | None, end_ns: int) -> int:
-    end = min(span.close_ns, end_ns)
-    rolls = after is not None and after.session == span.session and not span.ends_in_gap
-    # A roll within a session is on the calendar: its time is that of the first row of the next contract.
-    return min(end, int(ts_ns[after.first])) if after is not None and rolls else end
+def _announced_ends(ts_ns: Ints, spans: Sequence[Span], end_ns: int) -> list[int]:
+    """The announced end of each span, ns. A gap before it does not hide it: that would announce the gap."""
+    ends: list[int] = []
+    for span, after in zip(reversed(spans), [None, *reversed(spans[1:])], strict=True):
+        end = min(span.close_ns, end_ns)
+        if after is not None and after.session == span.session:
+            # A roll within a session is on the calendar: the time of the first row of the next contract.
+            end = min(end, ends[-1] if span.ends_in_gap else int(ts_ns[after.first]))
+        ends.append(end)
+    return ends[::-1]
 
 
 def elapsed_units(ts_ns: Ints, first: Ints, scale_s: float) -> npt.NDArray[np.float32]:
