@@ -11,9 +11,11 @@ from pathlib import Path
 
 from trainer.config import Config
 from trainer.errors import InputError
+from trainer.location import S3Url
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DATA_SUFFIXES = (".dbn", ".dbn.zst")
+# How the names of files end that the trainer's readers take.
+DATA_SUFFIXES = (".dbn", ".dbn.zst", ".csv", ".csv.zst")
 # Enough of both ends of a file to tell two recordings apart without reading gigabytes.
 SAMPLE_BYTES = 65_536
 
@@ -46,11 +48,15 @@ def _git(*words: str) -> str | None:
     return done.stdout.strip()
 
 
-def data_key(data: Path) -> str:
-    """12 hex digits of the recordings: names, sizes and both ends of every file.
+def data_key(data: Path | str) -> str:
+    """12 hex digits of the recordings: names, sizes and both ends of every file, or the store's ETags.
 
-    Raises InputError where there is no file to read.
+    Raises InputError where there is no file to read, or an s3:// URL cannot be listed.
     """
+    if isinstance(data, str):
+        from trainer.storage.listing import content_key  # loads boto3: half a second
+
+        return content_key(S3Url.parse(data))
     digest = hashlib.sha256()
     for path in _recordings(data):
         size = path.stat().st_size
@@ -64,7 +70,10 @@ def data_key(data: Path) -> str:
 
 def _recordings(data: Path) -> Iterator[Path]:
     if data.is_file():
-        return iter([data])
+        # A LOBSTER recording is two files, and either names it.
+        kinds = ("_message_", "_orderbook_")
+        names = {data.name, *(data.name.replace(one, other) for one in kinds for other in kinds)}
+        return iter(sorted(path for name in names if (path := data.with_name(name)).is_file()))
     if not data.is_dir():
         raise InputError(
             "no such file or directory", where=str(data), do="give --data a .dbn file or a directory"
@@ -72,7 +81,9 @@ def _recordings(data: Path) -> Iterator[Path]:
     found = sorted(path for path in data.rglob("*") if path.name.endswith(DATA_SUFFIXES))
     if not found:
         raise InputError(
-            "no .dbn or .dbn.zst file in it", where=str(data), do="give --data a directory of recordings"
+            "no .dbn or .csv file, plain or .zst, in it",
+            where=str(data),
+            do="give --data a directory of recordings",
         )
     return iter(found)
 

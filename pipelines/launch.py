@@ -24,8 +24,8 @@ class LaunchOptions:
 
     preset: str = "default"
     config: Path | None = None
-    mbp10_data_dir: Path | None = None
-    trades_data_dir: Path | None = None
+    mbp10_data_dir: Path | str | None = None  # text: an s3:// URL
+    trades_data_dir: Path | str | None = None
     market: str | None = None
     folds: int | None = None
     fold_idx: int | None = None

@@ -7,9 +7,18 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from trainer.errors import InputError
+from trainer.location import S3_SCHEME, S3Url
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 # What an image tag may be; also keeps run ids usable as mutex names and directory names.
@@ -66,6 +75,13 @@ class RunParameters(Values):
         pattern=f"^({TAG_PATTERN[1:-1]})?$",
         description="submit the same id again to resume; empty: a new id from git-branch and workflow name",
     )
+
+    @field_validator("mbp10_data_dir", "trades_data_dir")
+    @classmethod
+    def _names_a_place(cls, location: str) -> str:
+        if location.startswith(S3_SCHEME):
+            S3Url.parse(location)  # here, not in the pod; and a URL with a password never enters a Workflow
+        return location
 
     @model_validator(mode="after")
     def _agree(self) -> "RunParameters":

@@ -9,11 +9,15 @@ import hashlib
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+
+from trainer.location import valid_location
 
 Market = Literal["planted", "martingale"]
+# A path, or the text of an s3:// URL.
+DataLocation = Annotated[Path | str, PlainValidator(valid_location), PlainSerializer(str, when_used="json")]
 
 
 class Section(BaseModel):
@@ -249,8 +253,12 @@ class RunConfig(Section):
     device: str = Field(default="auto", description="cpu, cuda or auto")
     use_graph: bool = Field(default=True, description="capture the step in one CUDA graph (GPU only)")
     use_compile: bool = Field(default=True, description="torch.compile the step (GPU only)")
-    mbp10_data_dir: Path | None = Field(default=None, description="mbp-10 file or directory")
-    trades_data_dir: Path | None = Field(default=None, description="separate trades directory")
+    mbp10_data_dir: DataLocation | None = Field(
+        default=None, description="mbp-10 file or directory, or an s3:// URL of either"
+    )
+    trades_data_dir: DataLocation | None = Field(
+        default=None, description="separate trades directory, or an s3:// URL"
+    )
 
 
 class Config(Section):

@@ -47,7 +47,7 @@ def test_absent_data_is_refused_before_anything_runs(tmp_path: Path) -> None:
 
 def test_a_directory_without_recordings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(InputError, match=r"no \.dbn or \.dbn\.zst file in it"):
+    with pytest.raises(InputError, match=r"no \.dbn or \.csv file, plain or \.zst, in it"):
         data_key(tmp_path)
 
 

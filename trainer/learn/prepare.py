@@ -1,7 +1,8 @@
 """The prepare stage: data to feature cache to walk-forward windows to `run.json`."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trainer.config import Config
@@ -12,11 +13,9 @@ from trainer.errors import InputError
 from trainer.learn.markers import Marker, write_marker
 from trainer.learn.progress import code_sha
 from trainer.learn.run import FoldRows, Run, WindowRows
+from trainer.storage.local import Progress, local_copy
 
 _log = logging.getLogger(__name__)
-
-Progress = Callable[[str, int, int], None]
-"""`(what, done, total)` in units of the work at hand."""
 
 
 def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progress) -> Run:
@@ -24,12 +23,12 @@ def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progre
 
     Raises InputError (bad data, unusable paths) and MismatchError (the directory holds another run).
     """
-    source, trades = _source(config, cache_root, on_progress)
 
     def on_bytes(done: int, total: int) -> None:
         on_progress("cache", done, total)
 
-    cache = build_cache(config, source, cache_root, trades, on_bytes)
+    with _source(config, cache_root, on_progress) as (source, trades):
+        cache = build_cache(config, source, cache_root, trades, on_bytes)
     if cache.instrument.fee_per_lot == 0:
         _log.warning("%s: fee_per_lot is 0, trading costs the spread only", cache.instrument.name)
     run = Run(
@@ -48,11 +47,23 @@ def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progre
     return run
 
 
-def _source(config: Config, cache_root: Path, on_progress: Progress) -> tuple[Path, Path | None]:
-    """The mbp-10 source and, if separate, the trades; a missing synthetic market is written first."""
-    if config.run.mbp10_data_dir is not None:
-        trades = config.run.trades_data_dir
-        return config.run.mbp10_data_dir, None if trades == config.run.mbp10_data_dir else trades
+@contextmanager
+def _source(config: Config, cache_root: Path, on_progress: Progress) -> Iterator[tuple[Path, Path | None]]:
+    """The mbp-10 source and, if separate, the trades, both on this machine while the block runs."""
+    data, trades = config.run.mbp10_data_dir, config.run.trades_data_dir
+    if data is None:
+        yield _market(config, cache_root, on_progress), None
+        return
+    with ExitStack() as held:
+        book = held.enter_context(local_copy(data, cache_root, on_progress))
+        if trades is None or trades == data:
+            yield book, None
+        else:
+            yield book, held.enter_context(local_copy(trades, cache_root, on_progress))
+
+
+def _market(config: Config, cache_root: Path, on_progress: Progress) -> Path:
+    """The directory of the synthetic market; a missing one is written first."""
     if config.market_source is None:
         raise InputError(
             "no data given", where="--mbp10-data-dir", do="give order-book files or --market planted"
@@ -73,7 +84,7 @@ def _source(config: Config, cache_root: Path, on_progress: Progress) -> tuple[Pa
 
         with staged_directory(directory, whole) as staging:
             write_market(config, staging, on_session)
-    return directory, None
+    return directory
 
 
 def _folds(cache: Cache, config: Config) -> tuple[FoldRows, ...]:

@@ -1,0 +1,45 @@
+"""An s3:// URL on its way from the command line to the trainer's command, here and in Argo."""
+
+from pathlib import Path
+
+import cappa
+import pytest
+import yaml
+
+from pipelines.cli import Run
+from pipelines.launch import LaunchOptions, config_of, option_values
+from pipelines.plan import PREPARE
+from pipelines.render import parameters_of, render
+from pipelines.settings import ChartValues
+from trainer.errors import InputError
+
+URL = "s3://bucket/a//b/es 2024.dbn.zst"
+
+
+def test_a_url_reaches_the_trainers_command_as_it_was_typed() -> None:
+    run = cappa.parse(Run, argv=["--data", URL, "--trades-data-dir", "s3://bucket/t"], backend=cappa.backend)
+    options = LaunchOptions(mbp10_data_dir=run.mbp10_data_dir, trades_data_dir=run.trades_data_dir)
+    config = config_of(options)
+    assert (config.run.mbp10_data_dir, config.run.trades_data_dir) == (URL, "s3://bucket/t")
+    words = PREPARE.argv({"run-dir": "r", **option_values(options)})
+    assert words[-4:] == ["--mbp10-data-dir", URL, "--trades-data-dir", "s3://bucket/t"]
+
+
+def test_a_path_is_still_made_absolute() -> None:
+    run = cappa.parse(Run, argv=["--data", "es//x.dbn"], backend=cappa.backend)
+    assert run.mbp10_data_dir == Path("es/x.dbn")
+    values = option_values(LaunchOptions(mbp10_data_dir=run.mbp10_data_dir))
+    assert values["mbp10-data-dir"] == str(Path("es/x.dbn").resolve())
+
+
+def test_a_url_is_a_workflows_parameter_as_it_was_typed() -> None:
+    text = render(ChartValues(), parameters_of([f"mbp10-data-dir={URL}"]))
+    (parameter,) = yaml.safe_load(text)["spec"]["arguments"]["parameters"]
+    assert (parameter["name"], parameter["value"]) == ("mbp10-data-dir", URL)
+
+
+def test_a_url_with_a_password_is_refused_before_it_is_in_a_workflow() -> None:
+    with pytest.raises(InputError) as refused:
+        parameters_of(["trades-data-dir=s3://AKID:secret@bucket/t"])
+    assert str(refused.value).startswith("--parameter: trades_data_dir: an s3:// URL holds no credentials")
+    assert "secret" not in str(refused.value)
