@@ -1,4 +1,4 @@
-"""The command `walkforward`: run the plan here, render it for Argo, check rendered files."""
+"""The command `walkforward`: run the plan here, inspect data, render the plan for Argo, check its files."""
 
 import gc
 import os
@@ -12,6 +12,7 @@ import cappa
 from cappa import Arg, Subcommands
 
 from trainer.errors import AlphaError, ExitCode, InputError
+from trainer.location import data_location
 
 RUN_EXAMPLES = """Train and judge every fold on this machine.
 
@@ -45,6 +46,25 @@ Examples:
     walkforward lint charts/walkforward.yaml
 """
 
+DATA_EXAMPLES = """Look at order-book data before a run.
+
+Example:
+
+    walkforward data inspect es-2024.dbn.zst
+"""
+INSPECT_EXAMPLES = """What order-book data holds, what is wrong with it, and what it is enough for.
+
+Examples:
+
+    walkforward data inspect es-2024.dbn.zst
+
+    walkforward data inspect recordings/ --instrument-id 17077 --folds 5
+
+    walkforward data inspect s3://bucket/es/ --json
+
+Exit codes: 0 a run takes this data, 2 it does not.
+"""
+
 
 @cappa.command(name="run", help="Run the plan on this machine.", description=RUN_EXAMPLES)
 @dataclass(frozen=True)
@@ -52,14 +72,27 @@ class Run:
     preset: Annotated[Literal["demo", "default"], Arg(long=True, help="Starting point.")] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
     mbp10_data_dir: Annotated[
-        Path | None,
-        Arg(long=["--data", "--mbp10-data-dir"], help="mbp-10 file or directory (.dbn, .dbn.zst)."),
+        Path | str | None,
+        Arg(
+            long=["--data", "--mbp10-data-dir"],
+            parse=data_location,
+            parse_inference=False,
+            help="mbp-10 file, directory or s3:// URL (.dbn, .dbn.zst, LOBSTER .csv).",
+        ),
     ] = None
     market: Annotated[
         str | None,
         Arg(long=True, choices=["planted", "martingale"], help="Synthetic market in place of files."),
     ] = None
-    trades_data_dir: Annotated[Path | None, Arg(long=True, help="Separate trades directory.")] = None
+    trades_data_dir: Annotated[
+        Path | str | None,
+        Arg(
+            long=True,
+            parse=data_location,
+            parse_inference=False,
+            help="Separate trades directory or s3:// URL.",
+        ),
+    ] = None
     folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
     fold_idx: Annotated[int | None, Arg(long=True, help="That fold only, no verdict.")] = None
     n_steps: Annotated[
@@ -143,6 +176,47 @@ class Lint:
         return int(ExitCode.BAD_INPUT if findings else ExitCode.DONE)
 
 
+@cappa.command(name="inspect", help="What data holds and what is wrong.", description=INSPECT_EXAMPLES)
+@dataclass(frozen=True)
+class Inspect:
+    path: Annotated[
+        Path | str, Arg(parse=data_location, parse_inference=False, help="File, directory or s3:// URL.")
+    ]
+    preset: Annotated[
+        Literal["demo", "default"], Arg(long=True, help="Whose decisions and folds are counted.")
+    ] = "default"
+    config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
+    folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
+    instrument: Annotated[str | None, Arg(long=True, help="Instrument preset; inferred unless given.")] = None
+    instrument_id: Annotated[int | None, Arg(long=True, help="The one to judge of several.")] = None
+    runs: Annotated[Path, Arg(long=True, help="Where run directories are; s3:// data goes below.")] = Path(
+        "runs"
+    )
+    json: Annotated[bool, Arg(long=True, help="Print the report as JSON.")] = False
+    debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
+
+    def execute(self) -> int:
+        from pipelines.inspect import inspect
+
+        options = {name: getattr(self, name) for name in ("preset", "config", "folds", "instrument")}
+        options |= {"instrument_id": self.instrument_id, "cache_dir": self.runs / "cache"}
+        return inspect(self.path, options, json=self.json, debug=self.debug)
+
+
+@cappa.command(name="data", help="Look at data before a run.", description=DATA_EXAMPLES)
+@dataclass(frozen=True)
+class Data:
+    command: Subcommands[Inspect]
+
+    @property
+    def debug(self) -> bool:
+        """Of the command."""
+        return self.command.debug
+
+    def execute(self) -> int:
+        return self.command.execute()
+
+
 @cappa.command(
     name="walkforward",
     help="Does this trading agent still win on data it has never seen?",
@@ -151,7 +225,7 @@ class Lint:
 )
 @dataclass(frozen=True)
 class Walkforward:
-    command: Subcommands[Run | Render | Lint]
+    command: Subcommands[Run | Data | Render | Lint]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`python -m trainer prepare|train|evaluate|gate`: the commands that every stage of the plan runs."""
+"""`python -m trainer prepare|train|evaluate|gate`: what every stage of the plan runs; and `inspect`."""
 
 import logging
 import sys
@@ -11,6 +11,7 @@ import cappa
 from cappa import Arg, Subcommands
 
 from trainer.errors import AlphaError, ExitCode, InputError
+from trainer.location import data_location
 from trainer.options import build_config
 from trainer.parent import stop_with_parent
 
@@ -36,9 +37,23 @@ class Prepared(Common):
         str | None, Arg(long=True, choices=["planted", "martingale"], help="Synthetic market.")
     ] = None
     mbp10_data_dir: Annotated[
-        Path | None, Arg(long=True, help="mbp-10 file or directory (.dbn, .dbn.zst).")
+        Path | str | None,
+        Arg(
+            long=True,
+            parse=data_location,
+            parse_inference=False,
+            help="mbp-10 file, directory or s3:// URL (.dbn, .dbn.zst, LOBSTER .csv).",
+        ),
     ] = None
-    trades_data_dir: Annotated[Path | None, Arg(long=True, help="Separate trades directory.")] = None
+    trades_data_dir: Annotated[
+        Path | str | None,
+        Arg(
+            long=True,
+            parse=data_location,
+            parse_inference=False,
+            help="Separate trades directory or s3:// URL.",
+        ),
+    ] = None
     cache_dir: Annotated[Path | None, Arg(long=True, help="Feature caches; <runs>/cache unless given.")] = (
         None
     )
@@ -166,10 +181,40 @@ class Gate(Common):
         return decide(self.run_dir, sys.stdout, as_json=self.json)
 
 
+@cappa.command(
+    name="inspect",
+    help="What data holds, and whether prepare takes it.",
+    description="What order-book data holds, and whether prepare takes it: exit code 0, or 2 where not.\n\n"
+    "Example:\n\n"
+    "    python -m trainer inspect es.dbn.zst --json\n",
+)
+@dataclass
+class Inspect:
+    path: Annotated[
+        Path | str, Arg(parse=data_location, parse_inference=False, help="File, directory or s3:// URL.")
+    ]
+    preset: Annotated[str, Arg(long=True, help="Whose decisions and folds are counted.")] = "default"
+    config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
+    folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
+    instrument: Annotated[str | None, Arg(long=True, help="Instrument preset; inferred unless given.")] = None
+    instrument_id: Annotated[int | None, Arg(long=True, help="The one to judge of several.")] = None
+    cache_dir: Annotated[Path, Arg(long=True, help="Where s3:// data is downloaded to.")] = Path("runs/cache")
+    json: Annotated[bool, Arg(long=True, help="Print the report as JSON.")] = False
+    debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
+
+    def execute(self) -> int:
+        from trainer.data.inspection.command import inspect_command
+
+        config = build_config(self.preset, self.config, {"folds": self.folds, "instrument": self.instrument})
+        if self.instrument_id is not None:
+            config = config.replaced(data={"instrument_id": self.instrument_id})
+        return inspect_command(config, self.path, self.cache_dir, self.json, sys.stdout, sys.stderr)
+
+
 @cappa.command(name="trainer", help="Train and judge an order-book agent, stage by stage.")
 @dataclass
 class Trainer:
-    stage: Subcommands[Prepare | Train | Evaluate | Gate]
+    stage: Subcommands[Prepare | Train | Evaluate | Gate | Inspect]
 
 
 class _Progress:
