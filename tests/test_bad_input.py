@@ -1,6 +1,7 @@
 """Bad input on the command line: one line that says what is wrong, where and what to do; nothing left."""
 
 import errno
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import zstandard
 
 from tests.data import conftest as files
+from tests.oracles import lobster
 from trainer.cli import main
 from trainer.data.columns import ColumnWriter
 
@@ -252,3 +254,110 @@ def test_bad_data_in_a_prepared_run_leaves_that_run_as_it_was(
     assert prepare(source, tmp_path) == 2
     assert "truncated" in the_line(capsys)
     assert {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()} == before
+
+
+LOBSTER_NAME = "AAPL_2012-06-21_34200000_57600000_message_2.csv"
+
+
+def lobster_pair(root: Path) -> Path:
+    """A directory with a good pair of 200 messages, a second apart, in a stock's session."""
+    messages = [f"{34_200 + k}.5,1,{k},18,5853300,1" for k in range(200)]
+    books = [f"5859400,{k + 1},5853300,18,5859500,7,5853200,{k + 1}" for k in range(200)]
+    return lobster.write_pair(root / "pairs", LOBSTER_NAME, messages, books).parent
+
+
+def pair_without_partner(root: Path) -> Path:
+    directory = lobster_pair(root)
+    (directory / LOBSTER_NAME).unlink()
+    return directory
+
+
+def pair_of_two_lengths(root: Path) -> Path:
+    path = lobster_pair(root) / LOBSTER_NAME
+    path.write_bytes(path.read_bytes() + b"36000.5,1,1,18,5853300,1\n")
+    return path.parent
+
+
+def pair_cut_short(root: Path) -> Path:
+    path = lobster_pair(root) / LOBSTER_NAME
+    path.write_bytes(path.read_bytes()[:-3])
+    return path.parent
+
+
+def pair_with_a_word(root: Path) -> Path:
+    path = lobster_pair(root) / LOBSTER_NAME
+    path.write_text(path.read_text().replace("34300.5,1,", "34300.5,new,"))
+    return path.parent
+
+
+def pair_of_more_levels(root: Path) -> Path:
+    directory = lobster_pair(root)
+    for path in directory.iterdir():
+        path.rename(directory / path.name.replace("_2.csv", "_5.csv"))
+    return directory
+
+
+def pair_off_the_grid(root: Path) -> Path:
+    (path,) = lobster_pair(root).glob("*_orderbook_*")
+    path.write_text(path.read_text().replace("5859500,7,5853200,101\n", "5859450,7,5853200,101\n"))
+    return path.parent
+
+
+def pair_beside_dbn(root: Path) -> Path:
+    directory = lobster_pair(root)
+    written(directory / "es.dbn", files._encode(files._records(RECORDS)))
+    return directory
+
+
+def pairs_of_two_tickers(root: Path) -> Path:
+    directory = lobster_pair(root)
+    for path in list(directory.iterdir()):
+        shutil.copy(path, directory / path.name.replace("AAPL", "MSFT"))
+    return directory
+
+
+def renamed_pair(root: Path) -> Path:
+    path = lobster_pair(root) / LOBSTER_NAME
+    path.rename(path.with_name("AAPL_message_2.csv"))
+    return path.parent
+
+
+LOBSTER_CASES = [
+    (pair_without_partner, f"its partner {LOBSTER_NAME} is missing"),
+    (pair_of_two_lengths, "_orderbook_2.csv:201: ends after 200 rows, before AAPL"),
+    (pair_cut_short, f"{LOBSTER_NAME}:200: the file ends inside this line"),
+    (pair_with_a_word, f"{LOBSTER_NAME}:101: type is 'new', not a whole number"),
+    (pair_of_more_levels, "_orderbook_5.csv:1: 8 columns, expected 20"),
+    (pair_off_the_grid, "_orderbook_2.csv:101: ask_px_01 = 585.945 is off the grid of equity"),
+    (pair_beside_dbn, "both DBN and LOBSTER files"),
+    (pairs_of_two_tickers, "several tickers: AAPL, MSFT"),
+    (renamed_pair, "AAPL_message_2.csv: a .csv file whose name is not LOBSTER's"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), LOBSTER_CASES, ids=[make.__name__ for make, _ in LOBSTER_CASES])
+def test_bad_lobster_data_is_one_line_that_names_the_file_and_what_to_do(
+    make: Write, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make(tmp_path)
+    assert prepare(source, tmp_path) == 2
+    line = the_line(capsys)
+    assert str(source) in line
+    assert said in line
+    assert "; " in line, "the line must say what to do"
+    nothing_left(tmp_path)
+
+
+def test_a_good_lobster_directory_and_either_of_its_files_are_prepared(tmp_path: Path) -> None:
+    """The ground on which every LOBSTER case above stands; no instrument has to be named."""
+    directory = lobster_pair(tmp_path)
+    fingerprints = set()
+    for number, source in enumerate([directory, *directory.iterdir()]):
+        assert prepare(source, tmp_path, "--run-dir", str(tmp_path / "runs" / str(number))) == 0
+        run = json.loads((tmp_path / "runs" / str(number) / "run.json").read_text())
+        fingerprints.add(run["data_fingerprint"])
+    assert len(fingerprints) == 1
+    (manifest,) = (tmp_path / "runs" / "cache").glob("*/manifest.json")
+    body = json.loads(manifest.read_text())
+    assert (body["instrument"]["name"], body["num_rows"]) == ("equity", 200)
+    assert len(body["sources"]) == 2

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.data.calendar import DAY_NS, Sessions, resolve_instrument, session_intervals
-from trainer.data.dbn import DbnMetadata
+from trainer.data.readers import Description
 from trainer.errors import InputError
 
-ES_METADATA = DbnMetadata(3, "GLBX.MDP3", "mbp-10", ("ESH4",), "raw_symbol", False, 200)
+ES_BOOK = Description("DBN 3", "GLBX.MDP3", ("ESH4",), grouped=False, joins_trades=True)
 
 
 def ns(text: str) -> int:
@@ -120,7 +120,7 @@ def test_unknown_calendar_and_absurd_times_are_input_errors():
     ],
 )
 def test_instrument_is_inferred(dataset, symbols, expected):
-    assert resolve_instrument("auto", replace(ES_METADATA, dataset=dataset, symbols=symbols)).name == expected
+    assert resolve_instrument("auto", replace(ES_BOOK, dataset=dataset, symbols=symbols)).name == expected
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_instrument_is_inferred(dataset, symbols, expected):
 )
 def test_what_cannot_be_inferred_lists_the_presets(dataset, symbols):
     with pytest.raises(InputError, match=r"choose one of: .*ES.*equity"):
-        resolve_instrument("auto", replace(ES_METADATA, dataset=dataset, symbols=symbols))
+        resolve_instrument("auto", replace(ES_BOOK, dataset=dataset, symbols=symbols))
 
 
 def test_named_instrument_wins_over_the_file():
-    assert resolve_instrument("equity", ES_METADATA).name == "equity"
+    assert resolve_instrument("equity", ES_BOOK).name == "equity"
     with pytest.raises(InputError, match="unknown instrument 'NQ'"):
-        resolve_instrument("NQ", ES_METADATA)
+        resolve_instrument("NQ", ES_BOOK)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from trainer.data.dbn import RecordReader, instrument_ids, read_metadata, read_records, source_files
+from trainer.data.dbn import RecordReader, read_metadata, read_records, source_files
 from trainer.errors import InputError
 
 RECORD_BYTES = 368
@@ -196,16 +196,6 @@ def test_source_without_files_is_an_error(tmp_path, shared_data):
     (tmp_path / "a.mbp-10.dbz").write_bytes(b"")
     with pytest.raises(InputError, match=r"legacy .dbz"):
         source_files(tmp_path)
-
-
-def test_instruments_are_counted_over_all_files(tmp_path, make_records, encode, write):
-    files = [
-        write(tmp_path / "a.dbn", encode(make_records(5, ident=1))),
-        write(
-            tmp_path / "b.dbn", encode(np.concatenate([make_records(2, ident=1), make_records(3, ident=9)]))
-        ),
-    ]
-    assert instrument_ids(files) == {1: 7, 9: 3}
 
 
 def test_reader_tells_bytes_read_and_the_offset_of_each_chunk(tmp_path, make_records, encode, write):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.config import InstrumentConfig
-from trainer.data.dbn import DbnMetadata
+from trainer.data.readers import Description
 from trainer.errors import InputError
 from trainer.presets import INSTRUMENTS
 
@@ -128,18 +128,18 @@ class Sessions:
         self._covered = (start, end)
 
 
-def resolve_instrument(name: str, metadata: DbnMetadata) -> InstrumentConfig:
-    """The preset called `name`, or for 'auto' the one that the file's dataset and symbols imply.
+def resolve_instrument(name: str, book: Description) -> InstrumentConfig:
+    """The preset called `name`, or for 'auto' the one that the recording's dataset and symbols imply.
 
     Raises InputError that lists the presets when `name` is none of them or nothing can be inferred.
     """
     presets = ", ".join(sorted(INSTRUMENTS))
     if name == "auto":
-        guess = _implied(metadata)
+        guess = _implied(book)
         if guess not in INSTRUMENTS:
-            shown = ", ".join(metadata.symbols[:5]) or "no symbol"
+            shown = ", ".join(book.symbols[:5]) or "no symbol"
             raise InputError(
-                f"cannot infer the instrument of dataset {metadata.dataset}, {shown}",
+                f"cannot infer the instrument of dataset {book.dataset}, {shown}",
                 where="data.instrument",
                 do=f"choose one of: {presets}",
             )
@@ -150,11 +150,11 @@ def resolve_instrument(name: str, metadata: DbnMetadata) -> InstrumentConfig:
     return INSTRUMENTS[name]
 
 
-def _implied(metadata: DbnMetadata) -> str:
-    if metadata.dataset == "SYNTH":
+def _implied(book: Description) -> str:
+    if book.dataset == "SYNTH":
         return "synthetic"
-    if metadata.dataset.startswith(EQUITY_DATASETS):
+    if book.dataset.startswith(EQUITY_DATASETS):
         return "equity"
-    if metadata.dataset.startswith("GLBX.") and metadata.symbols:
-        return "ES" if all(ES_SYMBOL.fullmatch(symbol) for symbol in metadata.symbols) else ""
+    if book.dataset.startswith("GLBX.") and book.symbols:
+        return "ES" if all(ES_SYMBOL.fullmatch(symbol) for symbol in book.symbols) else ""
     return ""

@@ -22,6 +22,7 @@ LAST, SNAPSHOT, BAD_TS_RECV, MAYBE_BAD_BOOK = 128, 32, 8, 4  # bits of `flags`
 
 RECORD_TYPES: dict[str, Any] = {"mbp-10": databento_dbn.MBP10Msg, "trades": databento_dbn.TradeMsg}
 RTYPES = {"mbp-10": 10, "trades": 0}
+DBN_SUFFIXES = (".dbn", ".dbn.zst")
 WORD_BYTES = 4  # the length word of a record counts these
 PREFIX_BYTES = 8  # "DBN", version u1, metadata length u4
 MAX_METADATA_BYTES = 64 * 1024 * 1024  # far above any real file; a damaged length must not allocate gigabytes
@@ -161,7 +162,7 @@ def source_files(path: Path, schema: str = "mbp-10") -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InputError("no such file or directory", where=str(path), do="check the data path")
-    found = sorted(f for f in path.iterdir() if f.is_file() and f.name.endswith((".dbn", ".dbn.zst")))
+    found = sorted(f for f in path.iterdir() if f.is_file() and f.name.endswith(DBN_SUFFIXES))
     others = set(RECORD_TYPES) - {schema}
     files = [f for f in found if _schema_of(f) not in others]
     if not files:
@@ -169,16 +170,6 @@ def source_files(path: Path, schema: str = "mbp-10") -> list[Path]:
         what = f"no {schema} file, .dbn or .dbn.zst, in this directory{legacy}"
         raise InputError(what, where=str(path), do=f"give the directory of the {schema} files")
     return files
-
-
-def instrument_ids(files: list[Path], schema: str = "mbp-10") -> dict[int, int]:
-    """Number of records by instrument id over all files; reads them whole."""
-    counts: dict[int, int] = {}
-    for path in files:
-        for records in read_records(path, schema=schema):
-            for ident, count in zip(*np.unique(records["instrument_id"], return_counts=True), strict=True):
-                counts[int(ident)] = counts.get(int(ident), 0) + int(count)
-    return counts
 
 
 def _schema_of(path: Path) -> str:

@@ -8,21 +8,20 @@ from typing import Any
 
 from trainer.config import Config, InstrumentConfig
 from trainer.data.calendar import resolve_instrument
-from trainer.data.dbn import DbnMetadata, read_metadata, source_files
+from trainer.data.dbn import read_metadata, source_files
+from trainer.data.readers import Description, book_files, describe, stored_files
 from trainer.errors import InputError
 
 # Raised by whoever changes what a column means, how rows are chosen or how features are computed.
 SCHEMA_VERSION = 1
 READ_BYTES = 1024 * 1024
-# Requests whose one symbol is many instruments at a time.
-PARENT_STYPE, ALL_SYMBOLS = "parent", "ALL_SYMBOLS"
 
 
 @dataclass(frozen=True)
 class Sources:
     """Checked inputs of one cache."""
 
-    files: list[Path]  # mbp-10, in time order
+    files: list[Path]  # recordings of the book in time order, each named by one of its files
     trade_files: list[Path]  # empty: trades are taken from the mbp-10 records
     instrument: InstrumentConfig
     rolls: bool  # the files hold one symbol, so a change of instrument id is a roll
@@ -31,25 +30,25 @@ class Sources:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the mbp-10 files as stored."""
-        return sum(path.stat().st_size for path in self.files)
+        """Size of the recordings' files as stored."""
+        return sum(file.stat().st_size for path in self.files for file in stored_files(path))
 
 
 def find_sources(config: Config, source: Path, trades: Path | None) -> Sources:
     """Resolves files and instrument and fingerprints them; reads every file once for its digest.
 
-    Raises InputError: nothing there, wrong schema, files of several datasets, instrument not known.
+    Raises InputError: nothing there, wrong schema, several formats or datasets, instrument not known.
     """
-    files = source_files(source)
-    trade_files = _trade_files(source, trades)
-    metadata = [read_metadata(path) for path in files]
-    _require_one_dataset(
-        files + trade_files, metadata + [read_metadata(path, "trades") for path in trade_files]
-    )
-    instrument = resolve_instrument(config.data.instrument, metadata[0])
+    files = book_files(source)
+    found = [describe(path) for path in files]
+    trade_files = _trade_files(source, trades, found[0])
+    datasets = [book.dataset for book in found]
+    datasets += [read_metadata(path, "trades").dataset for path in trade_files]
+    _require_one_dataset(files + trade_files, datasets)
+    instrument = resolve_instrument(config.data.instrument, found[0])
     manifest = {
         "schema_version": SCHEMA_VERSION,
-        "sources": [_fingerprint_file(path) for path in files],
+        "sources": [_fingerprint_file(file) for path in files for file in stored_files(path)],
         "trades": [_fingerprint_file(path) for path in trade_files],
         "instrument": instrument.model_dump(mode="json"),
         "build": {
@@ -59,13 +58,18 @@ def find_sources(config: Config, source: Path, trades: Path | None) -> Sources:
         },
     }
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
-    return Sources(files, trade_files, instrument, _one_symbol(metadata), manifest, digest)
+    return Sources(files, trade_files, instrument, _one_symbol(found), manifest, digest)
 
 
-def _trade_files(source: Path, trades: Path | None) -> list[Path]:
+def _trade_files(source: Path, trades: Path | None, book: Description) -> list[Path]:
     """Files of the trades directory; none where it is the source itself and holds no trades files."""
     if trades is None:
         return []
+    if not book.joins_trades:
+        if trades.resolve() == source.resolve():
+            return []
+        what = f"separate trades beside {book.format} files, which hold their own"
+        raise InputError(what, where=str(trades), do="leave out --trades-data-dir")
     try:
         return source_files(trades, "trades")
     except InputError:
@@ -74,20 +78,19 @@ def _trade_files(source: Path, trades: Path | None) -> list[Path]:
         raise
 
 
-def _require_one_dataset(files: list[Path], metadata: list[DbnMetadata]) -> None:
-    for path, found in zip(files, metadata, strict=True):
-        if found.dataset != metadata[0].dataset:
+def _require_one_dataset(files: list[Path], datasets: list[str]) -> None:
+    for path, dataset in zip(files, datasets, strict=True):
+        if dataset != datasets[0]:
             raise InputError(
-                f"dataset {found.dataset}, but {files[0].name} is of {metadata[0].dataset}",
+                f"dataset {dataset}, but {files[0].name} is of {datasets[0]}",
                 where=str(path),
                 do="keep one venue's files in a directory",
             )
 
 
-def _one_symbol(metadata: list[DbnMetadata]) -> bool:
-    symbols = {symbol for found in metadata for symbol in found.symbols}
-    grouped = any(found.stype_in == PARENT_STYPE for found in metadata)
-    return len(symbols) == 1 and not grouped and ALL_SYMBOLS not in symbols
+def _one_symbol(books: list[Description]) -> bool:
+    symbols = {symbol for book in books for symbol in book.symbols}
+    return len(symbols) == 1 and not any(book.grouped for book in books)
 
 
 def _fingerprint_file(path: Path) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class TradeStream:
             with RecordReader(path, "trades", chunk_records) as reader:
                 for whole in reader:
                     chosen = self._chosen(whole)
-                    place = Place(str(path), reader.offset, whole.dtype.itemsize, chosen)
+                    place = Place(str(path), reader.offset, whole, chosen)
                     records = whole[chosen]
                     ts_ns, _ = clock.read(records, place)
                     open_ns = self._sessions.locate(ts_ns)[0]
