@@ -36,6 +36,7 @@ def record(
     spans: Sequence[Span] | None = None,
     end_ms: int | None = None,
     decision_rows: int = 1,
+    decision_ms: float | None = None,
     unit_lots: int = 1,
     fee_ticks: float = 0.25,
     start_row: int = 0,
@@ -46,7 +47,8 @@ def record(
     far = int(ts[-1]) + 10_000 * MS
     spans = spans or [Span(0, len(ts), 0, far, False)]
     end_ns = far if end_ms is None else end_ms * MS
-    config = Config().replaced(data={"decision_rows": decision_rows, "window_rows": 4}, market=market)
+    data = {"decision_rows": decision_rows, "decision_ms": decision_ms, "window_rows": 4}
+    config = Config().replaced(data=data, market=market)
     instrument = InstrumentConfig(
         name="test",
         tick_size=Decimal(1),
@@ -62,7 +64,13 @@ def record(
     known = {
         name: value for name, value in config.market.model_dump().items() if name in Rules.__annotations__
     }
-    rules = Rules(decision_rows=decision_rows, unit_lots=unit_lots, fee_ticks=instrument.fee_ticks, **known)
+    rules = Rules(
+        decision_rows=decision_rows,
+        decision_ns=None if decision_ms is None else int(decision_ms * MS),
+        unit_lots=unit_lots,
+        fee_ticks=instrument.fee_ticks,
+        **known,
+    )
     history = History(
         ts.tolist(),
         [[(int(p), int(s)) for p, s in row] for row in bids],
@@ -101,6 +109,7 @@ def random_market(seed: int, num_rows: int = 90) -> Recorded:
         spans=spans,
         end_ms=int(ts[-1]) + int(rng.integers(1, 40)),
         decision_rows=int(rng.integers(1, 5)),
+        decision_ms=[None, 3.0, 12.5, 40.0][seed % 4],
         unit_lots=int(rng.integers(1, 5)),
         fee_ticks=float(rng.choice([0.0, 0.16, 0.35, 1.0])),
         latency_ns=int(rng.choice([0, 1, 5, 20])) * MS,

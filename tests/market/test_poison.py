@@ -12,7 +12,6 @@ from torch import Tensor
 from tests.market.recorded import Recorded, random_market, steady
 from trainer.config import Config
 from trainer.data.cache import Cache
-from trainer.data.labels import compute_labels
 from trainer.data.normaliser import Normaliser
 from trainer.data.windows import Window, plan_windows
 from trainer.errors import InputError
@@ -28,6 +27,7 @@ from trainer.market import (
     risk_stage,
     step_lanes,
 )
+from trainer.market.tape import fit_normaliser, window_labels
 
 NUM_LANES = 4
 EXTREMES = {"low": (-1, torch.nan), "high": (1, torch.inf)}
@@ -142,10 +142,8 @@ def outside_filled(cache: Cache, keep: slice) -> Cache:
     return replace(cache, **columns)
 
 
-def fitted(cache: Cache, window: Window) -> Normaliser:
-    bounds, best = (window.start_row, window.end_row), (cache.bid_px[:, 0], cache.ask_px[:, 0])
-    found = compute_labels(*best, cache.segment, *bounds, (8, 16, 32), cache.instrument.fee_ticks)
-    return Normaliser.fit(cache.features, cache.ts_ns, cache.segment, found.move_ticks, found.valid, *bounds)
+def fitted(cache: Cache, window: Window, config: Config) -> Normaliser:
+    return fit_normaliser(cache, window, window_labels(cache, window, config), config)
 
 
 @pytest.mark.parametrize("fold", [0, 1])
@@ -153,7 +151,7 @@ def test_tape_of_a_window_reads_no_cache_row_outside_it_and_its_look_back(
     hour_cache: Cache, hour_config: Config, fold: int
 ) -> None:
     window = plan_windows(hour_cache, hour_config)[fold]
-    normaliser = fitted(hour_cache, window)
+    normaliser = fitted(hour_cache, window, hour_config)
     look_back = max(window.start_row - hour_config.data.window_rows, 0)
     dirty = outside_filled(hour_cache, slice(look_back, window.end_row))
     assert not np.array_equal(dirty.bid_px, hour_cache.bid_px), "something was poisoned"

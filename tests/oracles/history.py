@@ -8,6 +8,7 @@ class Rules:
     """Everything the replay is told; ticks, lots, nanoseconds, decisions."""
 
     decision_rows: int
+    decision_ns: int | None  # in place of rows
     latency_ns: int
     unit_lots: int
     fee_ticks: float
@@ -59,6 +60,13 @@ class History:
         )
         return next(later, len(self.ts))
 
+    def next_row(self, row: int) -> int:
+        """Where the next decision is made, were there no exits."""
+        if self.rules.decision_ns is None:
+            return row + self.rules.decision_rows
+        due = self.ts[row] + self.rules.decision_ns
+        return next((r for r in range(row + 1, len(self.ts)) if self.ts[r] >= due), len(self.ts))
+
     def announced_end(self, row: int) -> int:
         index = self.segment_index(row)
         segment, end = self.segments[index], min(self.segments[index].close_ns, self.end_ns)
@@ -79,11 +87,18 @@ class History:
         return max(standing[-1] if standing else -1, row), False
 
     def range_ticks(self, row: int) -> float:
-        """Weighted mean of the mid's range over decision_rows rows, newest row first in weight."""
-        first, d = self.segments[self.segment_index(row)].first, self.rules.decision_rows
-        keep, total, weight = 1 - 1 / (self.rules.range_decay_decisions * d), 0.0, 0.0
+        """Mean of the mid's range over a decision's rows; a row weighs the part of a decision it ends."""
+        first, rules = self.segments[self.segment_index(row)].first, self.rules
+        total = weight = 0.0
         for r in range(first, row + 1):
-            mids = [self.mid(q) for q in range(max(first, r - d + 1), r + 1)]
-            total = keep * total + max(mids) - min(mids)
-            weight = keep * weight + 1
+            if rules.decision_ns is None:
+                part = 1 / rules.decision_rows
+                own = range(max(first, r - rules.decision_rows + 1), r + 1)
+            else:
+                part = 1.0 if r == first else min((self.ts[r] - self.ts[r - 1]) / rules.decision_ns, 1.0)
+                own = [q for q in range(first, r + 1) if self.ts[q] > self.ts[r] - rules.decision_ns]
+            mids = [self.mid(q) for q in own]
+            share = part / rules.range_decay_decisions
+            total = (1 - share) * total + share * (max(mids) - min(mids))
+            weight = (1 - share) * weight + share
         return max(total / weight, 0.5)

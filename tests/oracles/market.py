@@ -198,7 +198,7 @@ class Lane:
         equity_before, fees_before, start_row = self.equity_mid(), self.fee_lots, self.row
         self._decide(action)
         exit_row, behind_gap = self.history.exit(start_row)
-        until = max(min(start_row + self.rules.decision_rows, exit_row, self.limit_row), start_row)
+        until = max(min(self.history.next_row(start_row), exit_row, self.limit_row), start_row)
         leaves = until in (exit_row,) or until >= self.limit_row or self.episode_left == 0
         report = Report(until, 0.0, 0.0, leaves, 0.0, 0.0)
         self.since_close += 1
