@@ -29,7 +29,7 @@ from trainer.learn.runner import Runner, configure_device
 from trainer.learn.snapshot import restore, sections
 from trainer.learn.state import TrainState, initial_state
 from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
-from trainer.market.lanes import defects_text
+from trainer.market.lanes import defect_counts, defects_text
 from trainer.market.tape import build_tape, fit_normaliser, window_labels
 
 _log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ def _attempt(training: Training, attempt: int, found: Checkpoint | None, stream:
         with StopRequest().installed() as stop:
             _train_steps(training, run.n_steps, journal, stop)
             path = training.save(journal)
-        if found_defects := defects_text(training.state.lanes):
+        if found_defects := defects_text(defect_counts(training.state.lanes.defects)):
             journal.warn(f"market defects of all lanes so far: {found_defects}")
         if stop.signum is not None and training.runner.completed < run.n_steps:
             reached = f"step {training.runner.completed}/{run.n_steps}"
