@@ -205,7 +205,7 @@ def test_the_agent_takes_its_likeliest_action_unless_a_stop_closes_for_it(
 
 def test_random_traders_turn_over_as_much_as_the_agent(evaluation: Evaluation, agent: Account) -> None:
     e = evaluation
-    policy = random_trader(*agent, 0, e.device)
+    policy = random_trader(agent.decisions, agent.trades, 0, e.device)
     accounts = replay_policy(e.tape, e.tiles, policy, e.config, e.instrument, 16)
     assert np.mean([len(a.trades) for a in accounts]) == pytest.approx(len(agent.trades), rel=0.25)
 

@@ -100,7 +100,7 @@ def test_a_tile_alone_equals_the_tile_among_others(seed: int) -> None:
 
 def test_defects_are_those_of_the_live_decisions_and_add_up_over_tiles() -> None:
     """Thin books fill orders partly; lanes of short tiles run on behind their ends, which counts nowhere."""
-    market = random_market(2, num_rows=200)
+    market = random_market(0, num_rows=200)
     bounds = whole_tiles(market)
     (together,) = run(market, by_row, bounds)
     alone = [account.defects for bound in bounds for account in run(market, by_row, [bound])]
