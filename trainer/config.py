@@ -83,6 +83,12 @@ class DataConfig(Section):
     decision_rows: int = Field(
         default=32, ge=1, description="valid rows between decisions: the step of everything"
     )
+    decision_ms: float | None = Field(
+        default=None,
+        ge=0.001,
+        description="ms between decisions in place of rows: each on the first valid row that much later; "
+        "decision_rows then sets the time constants of the regime features only",
+    )
     window_rows: int = Field(default=32, ge=2, description="K, rows an observation looks back over")
     horizons: tuple[int, ...] = Field(default=(1, 4, 16), description="label horizons, decisions")
     return_classes: int = Field(default=21, ge=3, description="classes of the forward-return distribution")

@@ -3,12 +3,14 @@
 import errno
 import json
 import os
+import threading
 
 import databento_dbn
 import numpy as np
 import pytest
 
 import trainer.data.cache as cache_module
+import trainer.data.columns as columns_module
 from trainer.config import Config
 from trainer.data.cache import build_cache, open_cache
 from trainer.data.columns import COLUMNS, ColumnWriter
@@ -62,9 +64,7 @@ def test_chunk_size_changes_no_byte(shared_data, tmp_path, monkeypatch, chunk_re
     monkeypatch.setattr(cache_module, "CHUNK_RECORDS", chunk_records)
     parts = build_cache(default(), shared_data / ES_FILE, tmp_path / "parts")
     for name in COLUMNS:
-        if name != "features":
-            np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name), err_msg=name)
-    np.testing.assert_allclose(parts.features, whole.features, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name), err_msg=name)
     assert parts.segments.tobytes() == whole.segments.tobytes()
 
 
@@ -137,22 +137,45 @@ def test_two_builds_at_once_do_not_harm_each_other(source, tmp_path):
     assert open_cache(target).num_rows == second.num_rows
 
 
+@pytest.mark.parametrize("call", ["append", "sync"])
 @pytest.mark.parametrize(("code", "advice"), [(errno.ENOSPC, "free some space"), (errno.EIO, "cannot write")])
-def test_full_or_failing_disk_is_one_line_and_leaves_nothing(source, tmp_path, monkeypatch, code, advice):
-    appended = []
+def test_full_or_failing_disk_is_one_line_and_leaves_nothing(
+    source, tmp_path, monkeypatch, code, advice, call
+):
+    """Whether it fails in a write or in a sync, which runs in a thread."""
+    called = []
 
-    def fail_late(writer, values):
-        appended.append(len(values))
+    def fail(writer, *_):
+        called.append(writer)
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(ColumnWriter, "append", fail_late)
+    monkeypatch.setattr(columns_module, "SYNC_BYTES", 1)
+    monkeypatch.setattr(ColumnWriter, call, fail)
     root = tmp_path / "cache"
     with pytest.raises(InputError, match=advice) as caught:
         build_cache(SMALL, source, root)
     assert os.strerror(code) in str(caught.value)
     assert str(root) in str(caught.value)
-    assert appended
+    assert called
     assert leftovers(root) == []
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_interrupt_leaves_nothing_behind_and_no_thread(source, tmp_path, monkeypatch, after):
+    monkeypatch.setattr(cache_module, "CHUNK_RECORDS", 20)
+    monkeypatch.setattr(columns_module, "SYNC_BYTES", 1)
+    threads, calls = threading.active_count(), []
+
+    def interrupt(*progress):
+        calls.append(progress)
+        if len(calls) == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_cache(SMALL, source, tmp_path / "cache", on_progress=interrupt)
+    assert len(calls) == after
+    assert threading.active_count() == threads
+    assert leftovers(tmp_path / "cache") == []
 
 
 def test_cache_root_that_is_a_file_is_one_line(source, tmp_path):

@@ -9,6 +9,11 @@ from trainer.data.labels import Labels, compute_labels, return_classes
 from trainer.types import LabelSource
 
 
+def later_rows(num_rows: int, *horizons: int) -> list[np.ndarray]:
+    """Horizons that count rows."""
+    return [np.minimum(np.arange(num_rows) + horizon, num_rows) for horizon in horizons]
+
+
 def market(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     bid = (-5 + rng.integers(-3, 4, num_rows).cumsum()).astype(np.int32)
@@ -23,7 +28,7 @@ def test_labels_equal_their_definitions(num_rows: int, seed: int, data: st.DataO
     start = data.draw(st.integers(0, num_rows))
     end = data.draw(st.integers(start, num_rows))
     horizons, fee = (1, 3, 10), 0.5
-    labels = compute_labels(bid, ask, segment, start, end, horizons, fee)
+    labels = compute_labels(bid, ask, segment, start, end, later_rows(num_rows, *horizons), fee)
     for t in range(num_rows):
         for column, h in enumerate(horizons):
             known = start <= t and t + h < end and segment[t] == segment[t + h]
@@ -46,9 +51,9 @@ def test_labels_equal_their_definitions(num_rows: int, seed: int, data: st.DataO
 
 def test_rows_after_the_horizon_and_outside_the_window_do_not_matter() -> None:
     bid, ask, segment = market(40, seed=1)
-    before = compute_labels(bid, ask, segment, 5, 30, (4,), 0.16)
+    before = compute_labels(bid, ask, segment, 5, 30, later_rows(40, 4), 0.16)
     bid[30:], ask[30:], segment[30:] = 999, 1000, 9
-    after = compute_labels(bid, ask, segment, 5, 30, (4,), 0.16)
+    after = compute_labels(bid, ask, segment, 5, 30, later_rows(40, 4), 0.16)
     for name in vars(Labels(*vars(before).values())):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name), err_msg=name)
     assert not before.valid[26:].any()
@@ -56,7 +61,7 @@ def test_rows_after_the_horizon_and_outside_the_window_do_not_matter() -> None:
 
 def test_shapes_and_types_follow_the_legend() -> None:
     bid, ask, segment = market(20, seed=2)
-    labels = compute_labels(bid, ask, segment, 0, 20, (1, 2), 0.0)
+    labels = compute_labels(bid, ask, segment, 0, 20, later_rows(20, 1, 2), 0.0)
     assert labels.values.shape == (20, 2, len(LabelSource))
     assert labels.values.dtype == labels.move_ticks.dtype == np.float32
     assert labels.valid.dtype == np.bool_
@@ -87,7 +92,7 @@ def test_horizons_count_valid_rows_not_records(build, make_records) -> None:
     for records in (clean, noise):
         columns, _, _ = build(records)
         best = columns["bid_px"][:, 0], columns["ask_px"][:, 0]
-        found.append(compute_labels(*best, columns["segment"], 0, 40, (1, 4), 0.16))
+        found.append(compute_labels(*best, columns["segment"], 0, 40, later_rows(40, 1, 4), 0.16))
     for name, expected in vars(found[0]).items():
         np.testing.assert_array_equal(getattr(found[1], name), expected, err_msg=name)
     assert found[0].valid.sum() == 39 + 36
@@ -107,7 +112,7 @@ def test_no_label_reads_across_a_roll_a_gap_or_a_session(build, make_records) ->
             part[f"ask_px_{level:02d}"] += index * 500 * 250_000_000
     columns, table, _ = build(np.concatenate(parts))
     best = columns["bid_px"][:, 0], columns["ask_px"][:, 0]
-    labels = compute_labels(*best, columns["segment"], 0, 48, (1, 5), 0.16)
+    labels = compute_labels(*best, columns["segment"], 0, 48, later_rows(48, 1, 5), 0.16)
     assert len(table) == 4
     assert labels.valid.sum(axis=0).tolist() == [4 * 11, 4 * 7]
     assert np.abs(labels.move_ticks).max() < 12

@@ -1,5 +1,7 @@
 """Levels in ticks and lots, and every price on the grid."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,3 +116,69 @@ def test_trade_at_half_a_tick_is_no_damage(build, make_records):
     records["action"][1] = b"T"
     records["price"][1] += 125_000_000
     assert build(records)[0]["trade_count"].tolist() == [0, 1]
+
+
+def scalar_side(record, side, step):
+    """Price (ticks), size and count of the 10 levels of a record, one level at a time."""
+    levels = []
+    for level in range(10):
+        price, size, count = (int(record[f"{side}_{name}_{level:02d}"]) for name in ("px", "sz", "ct"))
+        if price == UNDEF_PRICE or size == 0:
+            levels.append((levels[-1][0] if levels else 0, 0, 0))
+        else:
+            assert price % step == 0
+            levels.append((price // step, size, count))
+    return levels
+
+
+def is_book(bid, ask):
+    """Both best levels are there, the book is neither crossed nor locked, and prices get worse by level."""
+    bids, asks = [px for px, _, _ in bid], [px for px, _, _ in ask]
+    ordered = bids == sorted(bids, reverse=True) and asks == sorted(asks)
+    return bool(bid[0][1] and ask[0][1]) and bids[0] < asks[0] and ordered
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    tick=st.sampled_from(["0.000000001", "0.01", "0.25", "4.294967296", "5", "1000"]),
+    missing=st.sampled_from([0.0, 0.02, 0.5]),
+)
+def test_columns_equal_a_scalar_reading_of_the_records(build, make_records, seed, tick, missing):
+    instrument = ES.model_copy(update={"tick_size": Decimal(tick), "min_price": None, "max_price": None})
+    rng, records, step = np.random.default_rng(seed), make_records(40, seed=seed), instrument.tick_size_nanos
+    for level in range(10):
+        for side in ("bid", "ask"):
+            ticks = records[f"{side}_px_{level:02d}"] // 250_000_000 - rng.choice([0, 19_000, 40_000])
+            gone = rng.random(40) < missing
+            records[f"{side}_px_{level:02d}"] = np.where(
+                gone & (rng.random(40) < 0.5), UNDEF_PRICE, ticks * step
+            )
+            sizes = rng.choice([1, 7, 2**31 - 1], 40)
+            records[f"{side}_sz_{level:02d}"] = np.where(gone & (rng.random(40) < 0.7), 0, sizes)
+            records[f"{side}_ct_{level:02d}"] = rng.choice([0, 1, 2**31 - 1], 40)
+    books = [tuple(scalar_side(record, side, step) for side in ("bid", "ask")) for record in records]
+    expected = [book for book in books if is_book(*book)]
+    columns, _, _ = build(records, chunk_records=int(rng.integers(1, 41)), instrument=instrument)
+    assert len(columns["ts_ns"]) == len(expected)
+    for index, side in enumerate(("bid", "ask")):
+        for item, name in enumerate(("px", "sz", "ct")):
+            wanted = [[level[item] for level in book[index]] for book in expected]
+            assert columns[f"{side}_{name}"].tolist() == wanted, (side, name)
+
+
+@pytest.mark.parametrize(
+    ("tick", "ticks"),
+    [(tick, ticks) for tick in ("0.000000001", "0.01", "0.25") for ticks in (2**31, -(2**31) - 1)]
+    + [("0.000000001", 2**32 + 19_000), ("0.25", -(2**33) + 19_000), ("4.294967295", 2**31)],
+)
+def test_price_beyond_int32_ticks_is_an_error_however_it_wraps(build, make_records, tick, ticks):
+    instrument = ES.model_copy(update={"tick_size": Decimal(tick), "min_price": None, "max_price": None})
+    step, records = instrument.tick_size_nanos, make_records(3)
+    for level in range(10):
+        for side in ("bid", "ask"):
+            field = f"{side}_px_{level:02d}"
+            records[field] = records[field] // 250_000_000 * step
+    records["ask_px_04"][1] = ticks * step
+    with pytest.raises(InputError, match=r"ask_px_04 = .* is not plausible"):
+        build(records, instrument=instrument)

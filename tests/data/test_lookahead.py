@@ -122,7 +122,8 @@ def test_a_label_reads_no_row_behind_its_horizon(row):
     for first_changed in (100, last + 1, last):
         changed = bid.copy()
         changed[first_changed:] += 50
-        labels = compute_labels(changed, changed + 1, segment, 0, 100, (horizon,), 0.16)
+        ends = np.minimum(np.arange(100) + horizon, 100)
+        labels = compute_labels(changed, changed + 1, segment, 0, 100, [ends], 0.16)
         found.append((labels.values[: row + 1], labels.move_ticks[: row + 1], labels.valid[: row + 1]))
     whole, behind, at = found
     assert all(np.array_equal(a, b) for a, b in zip(whole, behind, strict=True))

@@ -8,12 +8,13 @@ import pytest
 import zstandard
 
 from trainer.config import Config
-from trainer.data import synthetic
+from trainer.data import orderflow, synthetic
 from trainer.data.book import BookChunk
 from trainer.data.cache import build_cache
 from trainer.data.features import FeatureStream
 from trainer.data.latent import MEAN_SPREAD_TICKS, LatentModel
-from trainer.data.synthetic import LAST, RECORD, session_path, trading_sessions, write_market
+from trainer.data.mbp import LAST, RECORD
+from trainer.data.synthetic import session_path, trading_sessions, write_market
 from trainer.errors import InputError
 from trainer.presets import INSTRUMENTS, demo
 
@@ -123,10 +124,16 @@ def test_features_predict_nothing_on_the_martingale(files: dict[str, list[Path]]
     assert abs(np.corrcoef(signal, move)[0, 1]) < 0.05
 
 
-def test_both_markets_share_their_book_statistics(files: dict[str, list[Path]]) -> None:
-    books = [read(paths[0]) for paths in files.values()]
-    for name in ("bid_sz", "ask_sz"):
-        np.testing.assert_array_equal(books[0]["levels"][name], books[1]["levels"][name])
+def test_both_markets_draw_their_books_alike(files: dict[str, list[Path]]) -> None:
+    session = trading_sessions(1)[0]
+    planted, martingale = (chunk_of(read(paths[0]), session) for paths in files.values())
+    np.testing.assert_array_equal(planted.ts_ns, martingale.ts_ns)
+    spreads = [chunk.ask_px[:, 0] - chunk.bid_px[:, 0] for chunk in (planted, martingale)]
+    np.testing.assert_array_equal(*spreads)
+    for level in range(10):
+        logs = [np.log1p(chunk.bid_sz[:, level]) for chunk in (planted, martingale)]
+        assert logs[0].mean() == pytest.approx(logs[1].mean(), abs=0.06), level
+        assert logs[0].std() == pytest.approx(logs[1].std(), rel=0.12), level
     moves = [pooled(files[source], source)[2].std() for source in files]
     assert moves[0] == pytest.approx(moves[1], rel=0.1)
 
@@ -214,10 +221,60 @@ def test_the_traps_of_real_files_are_there(files: dict[str, list[Path]]) -> None
     assert (records["levels"][at] == records["levels"][shown]).all(), "a trade shows the book before it"
 
 
+def test_a_row_names_the_order_that_ended_its_event(files: dict[str, list[Path]]) -> None:
+    """Action, side, price and size of the record against the shown books of this row and the row before."""
+    records = read(files["planted"][0])
+    at = valid_rows(records, trading_sessions(1)[0].open_ns)
+    rows, before = records[at[1:]], records[at[:-1]]
+    agrees: dict[bytes, list[bool]] = {b"A": [], b"C": [], b"M": []}
+    for row, earlier in zip(rows[:3000], before[:3000], strict=True):
+        name = "bid" if row["side"] == b"B" else "ask"
+        (lots, orders), (old_lots, old_orders) = (
+            (levels[f"{name}_sz"][same].sum(dtype=np.int64), levels[f"{name}_ct"][same].sum(dtype=np.int64))
+            for levels in (row["levels"], earlier["levels"])
+            for same in [levels[f"{name}_px"] == row["price"]]
+        )
+        joined, left = lots > old_lots and orders > old_orders, lots < old_lots and orders < old_orders
+        expected = b"A" if joined else b"C" if left else b"M"
+        sized = row["size"] == max(abs(lots - old_lots), 1)
+        agrees[bytes(row["action"])].append(bool(row["action"] == expected and sized))
+    # What lies behind the tenth level is not shown: the order there may look larger than it was.
+    assert all(np.mean(found) > 0.97 and len(found) > 50 for found in agrees.values())
+
+
+def test_what_was_traded_is_gone_from_the_next_row(files: dict[str, list[Path]]) -> None:
+    records = read(files["planted"][0])
+    at = valid_rows(records, trading_sessions(1)[0].open_ns)
+    following = records[at[np.searchsorted(at, np.flatnonzero(records["action"] == b"T"))]]
+    gone = 0
+    for trade, row in zip(records[records["action"] == b"T"], following, strict=True):
+        levels, after = trade["levels"], row["levels"]
+        name = "ask" if (levels["ask_px"] == trade["price"]).any() else "bid"
+        [shown] = levels[f"{name}_sz"][levels[f"{name}_px"] == trade["price"]]
+        left = after[f"{name}_sz"][after[f"{name}_px"] == trade["price"]].sum()
+        assert shown - left == trade["size"]
+        gone += int(left == 0)
+    assert 0.2 < gone / len(following) < 0.9, "some trades end a queue, some do not"
+
+
+def test_volatile_times_are_busy() -> None:
+    session, calm = trading_sessions(1)[0], np.repeat([0.5, -0.5], 4096)
+    gaps = np.diff(synthetic.row_times(session, calm, 60.0, np.random.default_rng(0)))
+    assert np.median(gaps[:4000]) < 0.7 * np.median(gaps[-4000:]), "the profile over the day is symmetric"
+
+
+def test_busy_times_cluster(files: dict[str, list[Path]]) -> None:
+    chunk = chunk_of(read(files["planted"][0]), trading_sessions(1)[0])
+    gaps = np.log(np.diff(chunk.ts_ns))
+    lags = {lag: np.corrcoef(gaps[lag:], gaps[:-lag])[0, 1] for lag in (1, 10)}
+    assert lags[1] > 0.3
+    assert 0.05 < lags[10] < lags[1]
+
+
 @pytest.mark.parametrize(("rows", "max_gap_s"), [(256, 60.0), (ROWS, 60.0), (65_536, 60.0), (2000, 5.0)])
 def test_one_long_gap_a_session_and_no_other(rows: int, max_gap_s: float) -> None:
     session = trading_sessions(1)[0]
-    ts_ns = synthetic.row_times(session, rows, max_gap_s, np.random.default_rng(0))
+    ts_ns = synthetic.row_times(session, np.zeros(rows), max_gap_s, np.random.default_rng(0))
     gaps_s = np.diff(ts_ns) * 1e-9
     assert (gaps_s > max_gap_s).sum() == 1
     assert np.median(gaps_s) > 0.05, "far above the order latency"
@@ -239,6 +296,29 @@ def test_progress_is_told_after_each_session(tmp_path: Path) -> None:
         market("martingale", rows=256, sessions=2), tmp_path, lambda done, total: told.append((done, total))
     )
     assert told == [(1, 2), (2, 2)]
+
+
+def test_a_file_whose_writing_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(synthetic.os, "fsync", full)
+    with pytest.raises(InputError, match="cannot write: No space left on device"):
+        write_market(market("planted", rows=256, sessions=1), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_of_several_blocks_is_one_stream(tmp_path: Path) -> None:
+    """One row more than whole blocks: a last block of one row, with or without an order in it."""
+    rows = orderflow.BLOCK_ROWS + 1
+    records = read(write_market(market("planted", rows=rows, sessions=1), tmp_path)[0])
+    np.testing.assert_array_equal(records["sequence"], np.arange(1, len(records) + 1))
+    chunk = chunk_of(records, trading_sessions(1)[0])
+    assert len(chunk) == rows
+    known = np.isin(chunk.bid_px[-1], chunk.bid_px[-2])
+    assert known.sum() >= 7, "the book goes on where the block before left it"
 
 
 def test_no_market_or_no_directory_is_one_clear_error(tmp_path: Path) -> None:

@@ -72,6 +72,21 @@ def test_a_fold_is_evaluated_once_and_its_files_agree(trained_copy: Trained) -> 
     assert evaluate(run, run_dir, 0) is None
 
 
+def test_what_the_replay_could_not_do_as_ordered_is_warned_of_and_written_down(
+    trained_copy: Trained, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = Evaluation.agent_account
+
+    def with_defects(*args: Any) -> Account:
+        return whole(*args)._replace(defects={"partial_fills": 3, "gap_exits": 1})
+
+    monkeypatch.setattr(Evaluation, "agent_account", with_defects)
+    metrics = evaluate(*trained_copy, 0)
+    assert metrics is not None
+    assert metrics.defects == {"partial_fills": 3, "gap_exits": 1}
+    assert caplog.messages == ["fold 0, test window: 3 partial_fills, 1 gap_exits"]
+
+
 def test_a_fold_that_trained_on_is_evaluated_again(
     trained_copy: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +205,7 @@ def test_the_agent_takes_its_likeliest_action_unless_a_stop_closes_for_it(
 
 def test_random_traders_turn_over_as_much_as_the_agent(evaluation: Evaluation, agent: Account) -> None:
     e = evaluation
-    policy = random_trader(*agent, 0, e.device)
+    policy = random_trader(agent.decisions, agent.trades, 0, e.device)
     accounts = replay_policy(e.tape, e.tiles, policy, e.config, e.instrument, 16)
     assert np.mean([len(a.trades) for a in accounts]) == pytest.approx(len(agent.trades), rel=0.25)
 

@@ -1,5 +1,6 @@
 """Replaying a policy over tiles: accounts add up, and no tile or trader moves another."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,7 +47,8 @@ def test_a_scripted_round_trip_is_one_trade_at_the_fills_of_the_book() -> None:
     market = steady(12, moves=[0, 0, 0, 0, 3])
     actions = [Action.OPEN_LONG, *[Action.HOLD] * 4, Action.FLAT_FROM_LONG]
     (account,) = run(market, scripted(actions), [(0, 10)])
-    decisions, trades = account
+    decisions, trades, defects = account
+    assert defects == {}
     assert len(trades) == 1
     assert (trades.entry_ticks[0], trades.exit_ticks[0]) == (1001, 1003)
     assert (trades.side[0], trades.lots[0], trades.forced[0]) == (1, 1, False)
@@ -94,6 +96,18 @@ def test_a_tile_alone_equals_the_tile_among_others(seed: int) -> None:
             assert np.array_equal(getattr(together.decisions, name)[mine], getattr(alone.decisions, name)), (
                 name
             )
+
+
+def test_defects_are_those_of_the_live_decisions_and_add_up_over_tiles() -> None:
+    """Thin books fill orders partly; lanes of short tiles run on behind their ends, which counts nowhere."""
+    market = random_market(0, num_rows=200)
+    bounds = whole_tiles(market)
+    (together,) = run(market, by_row, bounds)
+    alone = [account.defects for bound in bounds for account in run(market, by_row, [bound])]
+    summed = sum((Counter(defects) for defects in alone), Counter())
+    assert len(bounds) > 1
+    assert together.defects == dict(summed)
+    assert together.defects["partial_fills"] > 3
 
 
 def test_copies_of_a_trader_are_equal_to_one_alone() -> None:

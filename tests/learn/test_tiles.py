@@ -1,6 +1,7 @@
 """Evaluation tiles: every decision row of the test window once, whatever trains beside it."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from trainer.learn.tiles import cut_tiles
 from trainer.market.schedule import Span
 
 
-def decision_rows(start: int, limit: int, step: int) -> list[int]:
-    return list(range(start, limit, step))
+def decision_rows(start: int, limit: int, step: int, decision_ms: float | None) -> list[int]:
+    """Rows lie 10 ms apart."""
+    return list(range(start, limit, step if decision_ms is None else math.ceil(decision_ms / 10)))
 
 
 @settings(deadline=None, max_examples=40)
@@ -22,9 +24,10 @@ def decision_rows(start: int, limit: int, step: int) -> list[int]:
     start_row=st.integers(0, 25),
     step=st.integers(1, 4),
     tile_decisions=st.integers(10, 20),
+    decision_ms=st.sampled_from([None, 10.0, 25.0]),
 )
 def test_tiles_hold_every_decision_row_of_every_segment_exactly_once(
-    lengths: list[int], start_row: int, step: int, tile_decisions: int
+    lengths: list[int], start_row: int, step: int, tile_decisions: int, decision_ms: float | None
 ) -> None:
     lengths = [60, *lengths]  # room for a lane in the first segment
     bounds = np.concatenate([[0], np.cumsum(lengths)]).tolist()
@@ -33,7 +36,7 @@ def test_tiles_hold_every_decision_row_of_every_segment_exactly_once(
     level = [[(1000 - k, 5) for k in range(3)]], [[(1001 + k, 5) for k in range(3)]]
     market = record(
         list(range(0, bounds[-1] * 10, 10)), level[0] * bounds[-1], level[1] * bounds[-1],
-        spans=spans, decision_rows=step, start_row=start_row,
+        spans=spans, decision_rows=step, decision_ms=decision_ms, start_row=start_row,
     )  # fmt: skip
     config = market.config.replaced(evaluate={"tile_decisions": tile_decisions})
     tiles = cut_tiles(market.tape, start_row, config)
@@ -42,13 +45,14 @@ def test_tiles_hold_every_decision_row_of_every_segment_exactly_once(
         row
         for low, high in itertools.pairwise(bounds)
         if max(low, start_row) < high
-        for row in decision_rows(max(low, start_row), int(exits[low]), step)
+        for row in decision_rows(max(low, start_row), int(exits[low]), step, decision_ms)
     ]
     pairs = zip(tiles.start_row.tolist(), tiles.limit_row.tolist(), strict=True)
-    assert [row for start, limit in pairs for row in decision_rows(start, limit, step)] == expected
+    found = [row for start, limit in pairs for row in decision_rows(start, limit, step, decision_ms)]
+    assert found == expected
     lengths_of_tiles = tiles.limit_row - tiles.start_row
     assert (lengths_of_tiles > 0).all()
-    assert (lengths_of_tiles <= tile_decisions * step).all()
+    assert (lengths_of_tiles <= tile_decisions * max(step, 3 if decision_ms else 1)).all()
 
 
 @pytest.mark.parametrize("lanes", [1, 16, 1024])

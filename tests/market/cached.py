@@ -8,20 +8,17 @@ from tests.market.recorded import Recorded, rules_of
 from tests.oracles.history import History, Segment
 from trainer.config import Config
 from trainer.data.cache import Cache
-from trainer.data.labels import compute_labels
 from trainer.data.normaliser import Normaliser
 from trainer.data.windows import Window
 from trainer.market import build_tape
+from trainer.market.tape import fit_normaliser, window_labels
 
 Levels = list[list[tuple[int, int]]]
 
 
 def fitted(cache: Cache, window: Window, config: Config) -> Normaliser:
     """The normaliser of a train window, as training fits it."""
-    bounds, best = (window.start_row, window.end_row), (cache.bid_px[:, 0], cache.ask_px[:, 0])
-    horizons = tuple(h * config.data.decision_rows for h in config.data.horizons)
-    found = compute_labels(*best, cache.segment, *bounds, horizons, cache.instrument.fee_ticks)
-    return Normaliser.fit(cache.features, cache.ts_ns, cache.segment, found.move_ticks, found.valid, *bounds)
+    return fit_normaliser(cache, window, window_labels(cache, window, config), config)
 
 
 def window_of(cache: Cache, first: int, end: int) -> Window:

@@ -89,7 +89,12 @@ def market_of(seed: int) -> Recorded:
 def stretches(draw: st.DrawFn, make_cache: MakeCache, source: str) -> Recorded:
     """A stretch of a cache under drawn rules, anywhere in it."""
     market = {**draw(market_settings), "latency_ns": draw(st.sampled_from(LATENCY_NS[source]))}
-    data = {"decision_rows": draw(st.sampled_from([1, 2, 8, 8])), "window_rows": 4, "horizons": (1, 2, 4)}
+    data = {
+        "decision_rows": draw(st.sampled_from([1, 2, 8, 8])),
+        "decision_ms": draw(st.sampled_from([None, None, None, 150.0])),
+        "window_rows": 4,
+        "horizons": (1, 2, 4),
+    }
     cache = make_cache(source, draw(st.sampled_from(GAPS_S[source])))
     first = draw(st.integers(0, cache.num_rows - NUM_ROWS))
     return from_cache(

@@ -40,6 +40,7 @@ def record(
     spans: Sequence[Span] | None = None,
     end_ms: int | None = None,
     decision_rows: int = 1,
+    decision_ms: float | None = None,
     unit_lots: int = 1,
     fee_ticks: float = 0.25,
     start_row: int = 0,
@@ -50,7 +51,8 @@ def record(
     far = int(ts[-1]) + 10_000 * MS
     spans = spans or [Span(0, len(ts), 0, far, False)]
     end_ns = far if end_ms is None else end_ms * MS
-    config = Config().replaced(data={"decision_rows": decision_rows, "window_rows": 4}, market=market)
+    data = {"decision_rows": decision_rows, "decision_ms": decision_ms, "window_rows": 4}
+    config = Config().replaced(data=data, market=market)
     instrument = InstrumentConfig(
         name="test",
         tick_size=Decimal(1),
@@ -79,7 +81,14 @@ def rules_of(config: Config, instrument: InstrumentConfig) -> Rules:
     market = config.market.model_dump()
     fee = Fraction(str(instrument.fee_per_lot)) / Fraction(str(instrument.tick_value))
     known = {name: value for name, value in market.items() if name in Rules.__annotations__}
-    return Rules(config.data.decision_rows, unit_lots=instrument.unit_lots, fee_ticks=fee, **known)
+    period_ms = config.data.decision_ms
+    return Rules(
+        config.data.decision_rows,
+        unit_lots=instrument.unit_lots,
+        fee_ticks=fee,
+        decision_ns=None if period_ms is None else int(period_ms * MS),
+        **known,
+    )
 
 
 def steady(num_rows: int, *, moves: Sequence[int] = (), size: int = 5, **options: object) -> Recorded:
@@ -109,6 +118,7 @@ def random_market(seed: int, num_rows: int = 90) -> Recorded:
         spans=spans,
         end_ms=int(ts[-1]) + int(rng.integers(1, 40)),
         decision_rows=int(rng.integers(1, 5)),
+        decision_ms=[None, None, 3.0, 12.5][seed % 4],
         unit_lots=int(rng.integers(1, 5)),
         fee_ticks=float(rng.choice([0.0, 0.16, 0.35, 1.0])),
         latency_ns=int(rng.choice([0, 1, 5, 20])) * MS,

@@ -5,7 +5,7 @@ import torch
 
 from tests.market.recorded import MS, Recorded, Replay, record, steady
 from trainer.market import Lanes, reset_lanes, step_lanes
-from trainer.market.lanes import DEFECTS, LIFETIME, defects_text
+from trainer.market.lanes import DEFECTS, LIFETIME, defect_counts, defects_text
 from trainer.market.schedule import Span
 from trainer.types import Action
 
@@ -235,8 +235,8 @@ def test_defects_add_up_over_episodes() -> None:
 def test_defects_are_told_by_name_over_all_lanes_and_none_without_any() -> None:
     m = steady(30)
     lanes = reset_lanes(m.tape, torch.tensor([3, 4]), None, torch.tensor([9, 9]), m.config.market)
-    assert defects_text(lanes) == ""
+    assert defects_text(defect_counts(lanes.defects)) == ""
     counts = lanes.defects.clone()
     counts[:, DEFECTS.index("gap_exits")] = 1
     counts[0, DEFECTS.index("partial_fills")] = 3
-    assert defects_text(lanes._replace(defects=counts)) == "3 partial_fills, 2 gap_exits"
+    assert defects_text(defect_counts(counts)) == "3 partial_fills, 2 gap_exits"

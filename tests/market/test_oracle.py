@@ -33,7 +33,7 @@ from trainer.types import Action
 # Per source: examples, the orders they must send, and what its rows do not bring about.
 GENERATED = {
     "random": (12, 43_500, set()),
-    "written": (7, 26_500, {"bad_entry_prices", "unfilled_orders"}),
+    "written": (8, 27_500, {"bad_entry_prices", "unfilled_orders"}),
     "ES": (6, 15_500, {"bad_entry_prices", "unfilled_orders"}),
     "FROG": (5, 15_000, {"bad_entry_prices", "closed by fill and by exit in one step"}),
 }

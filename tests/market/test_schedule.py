@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.market.schedule import Span, elapsed_units, fill_rows, first_rows, mid_range, plan_exits
+from trainer.config import DataConfig
+from trainer.market.schedule import (
+    Span,
+    elapsed_units,
+    fill_rows,
+    first_rows,
+    mid_range,
+    plan_exits,
+    windowed_max,
+)
 
 
 def test_zero_latency_fills_on_the_next_row_even_at_the_same_time() -> None:
@@ -89,21 +98,34 @@ def test_elapsed_restarts_at_segments_and_is_clipped() -> None:
 
 def test_mid_range_of_a_steady_zigzag_is_its_width() -> None:
     bid = np.array([0, 4] * 50, np.int32)
-    got = mid_range(bid, bid + 1, [Span(0, 100, 0, 0, False)], 2, 4.0)
+    got = mid_range(bid + 0.5, np.arange(100), [Span(0, 100, 0, 0, False)], DataConfig(decision_rows=2), 4.0)
     assert got[0] == pytest.approx(0.5), "a segment's first row has seen no range: the floor"
     assert got[-1] == pytest.approx(4.0, rel=1e-3)
 
 
 @settings(deadline=None, max_examples=25)
-@given(seed=st.integers(0, 10**6), cut=st.integers(1, 39))
-def test_mid_range_reads_no_later_row_and_no_other_segment(seed: int, cut: int) -> None:
+@given(seed=st.integers(0, 10**6), cut=st.integers(1, 39), decision_ms=st.sampled_from([None, 1.0, 17.0]))
+def test_mid_range_reads_no_later_row_and_no_other_segment(
+    seed: int, cut: int, decision_ms: float | None
+) -> None:
     rng = np.random.default_rng(seed)
     bid = rng.integers(-9, 9, 40).astype(np.int32)
     changed = bid.copy()
     changed[cut:] += rng.integers(1, 50, 40 - cut).astype(np.int32)
-    whole = [Span(0, 40, 0, 0, False)]
-    before, after = (mid_range(b, b + 1, whole, 3, 8.0) for b in (bid, changed))
+    ts_ns, whole = rng.integers(0, 9, 40).cumsum() * 10**6, [Span(0, 40, 0, 0, False)]
+    data = DataConfig(decision_rows=3, decision_ms=decision_ms)
+    before, after = (mid_range(b + 0.5, ts_ns, whole, data, 8.0) for b in (bid, changed))
     assert np.array_equal(before[:cut], after[:cut])
-    split = mid_range(bid, bid + 1, [Span(0, cut, 0, 0, True), Span(cut, 40, 0, 0, False)], 3, 8.0)
-    alone = mid_range(bid[cut:], bid[cut:] + 1, [Span(0, 40 - cut, 0, 0, False)], 3, 8.0)
+    parts = [Span(0, cut, 0, 0, True), Span(cut, 40, 0, 0, False)]
+    split = mid_range(bid + 0.5, ts_ns, parts, data, 8.0)
+    alone = mid_range(bid[cut:] + 0.5, ts_ns[cut:], [Span(0, 40 - cut, 0, 0, False)], data, 8.0)
     assert np.array_equal(split[cut:], alone)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 70)), min_size=1, max_size=70))
+def test_windowed_max_equals_the_largest_of_each_window(rows: list[tuple[int, int]]) -> None:
+    values = np.array([value for value, _ in rows], np.float64)
+    first = np.array([max(index - back, 0) for index, (_, back) in enumerate(rows)], np.int64)
+    expected = [values[start : index + 1].max() for index, start in enumerate(first)]
+    assert windowed_max(values, first).tolist() == expected

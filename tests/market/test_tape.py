@@ -13,6 +13,7 @@ from trainer.data.windows import plan_windows
 from trainer.errors import InputError
 from trainer.market import build_tape, observe, tape_info
 from trainer.market.schedule import Span
+from trainer.market.tape import fit_normaliser, window_labels
 
 
 def test_observation_is_the_window_up_to_the_cursor() -> None:
@@ -38,7 +39,7 @@ def test_anchors_leave_room_for_four_decisions_and_skip_the_look_back() -> None:
 
 
 def test_window_without_room_for_a_lane_is_refused() -> None:
-    with pytest.raises(InputError, match="no stretch of 4 decisions x 8 rows"):
+    with pytest.raises(InputError, match="no stretch of 4 decisions before a forced exit"):
         steady(20, decision_rows=8)
 
 
@@ -57,9 +58,13 @@ def test_tape_of_a_real_hour_agrees_with_its_cache(hour_cache: Cache, hour_confi
     rows = slice(info.first_cache_row, window.end_row)
     bounds = (window.start_row, window.end_row)
     best = (cache.bid_px[:, 0], cache.ask_px[:, 0])
-    labels = compute_labels(*best, cache.segment, *bounds, (8, 16, 32), cache.instrument.fee_ticks)
+    later = [np.minimum(np.arange(cache.num_rows) + horizon, cache.num_rows) for horizon in (8, 16, 32)]
+    labels = compute_labels(*best, cache.segment, *bounds, later, cache.instrument.fee_ticks)
     moves = (labels.move_ticks, labels.valid)
     normaliser = Normaliser.fit(cache.features, cache.ts_ns, cache.segment, *moves, *bounds)
+    own = fit_normaliser(cache, window, window_labels(cache, window, config), config)
+    for name, expected in normaliser.to_arrays().items():
+        assert np.array_equal(own.to_arrays()[name], expected), name
     tape = build_tape(cache, window, normaliser, config, "cpu")
     assert np.array_equal(tape.ts_ns.numpy(), cache.ts_ns[rows])
     assert np.array_equal(tape.ask_sz.numpy(), cache.ask_sz[rows])

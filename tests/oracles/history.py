@@ -28,6 +28,7 @@ class Rules:
     stop_loss_measure: str = "open_trade"
     drawdown_penalty: float = 0.01
     recent_rate: float = 0.05
+    decision_ns: int | None = None  # in place of rows
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,15 @@ class History:
             later += 1
         return later
 
+    def next_row(self, row: int) -> int:
+        """Where the decision after one at `row` is made, were there no exits."""
+        if self.rules.decision_ns is None:
+            return row + self.rules.decision_rows
+        later = row + 1
+        while later < len(self.ts) and self.ts[later] < self.ts[row] + self.rules.decision_ns:
+            later += 1
+        return later
+
     def announced_end(self, row: int) -> int:
         """Close of the session, roll or end of the window: on the calendar, whatever gaps come before it."""
         index = self.segment_of[row]
@@ -92,12 +102,20 @@ class History:
         return max(standing, row), False
 
     def _ranges(self, segment: Segment) -> list[float]:
-        """Per row the weighted mean of the mid's range over decision_rows rows, the newest weighs most."""
-        d, out, total, weight = self.rules.decision_rows, [], 0.0, 0.0
-        keep = 1 - 1 / (self.rules.range_decay_decisions * d)
+        """Per row the mean of the mid's range over a decision's rows; a row weighs the part that it ends."""
+        out, total, weight, since = [], 0.0, 0.0, segment.first
         for row in range(segment.first, segment.end):
-            seen = self.twice_mid[max(segment.first, row - d + 1) : row + 1]
-            total = keep * total + (max(seen) - min(seen)) / 2
-            weight = keep * weight + 1
+            if self.rules.decision_ns is None:
+                part = 1 / self.rules.decision_rows
+                since = max(segment.first, row - self.rules.decision_rows + 1)
+            else:
+                passed = self.ts[row] - self.ts[row - 1] if row > segment.first else self.rules.decision_ns
+                part = min(passed / self.rules.decision_ns, 1.0)
+                while self.ts[since] <= self.ts[row] - self.rules.decision_ns:
+                    since += 1
+            seen = self.twice_mid[since : row + 1]
+            share = part / self.rules.range_decay_decisions
+            total = (1 - share) * total + share * (max(seen) - min(seen)) / 2
+            weight = (1 - share) * weight + share
             out.append(max(total / weight, MIN_RANGE_TICKS))
         return out

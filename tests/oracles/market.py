@@ -32,7 +32,7 @@ def step(lane: Lane, action: int, anchor: int) -> Report:
     equity_before, fees_before = lane.equity_mid(), lane.fee_lots
     ordered = _decide(lane, action)
     exit_row, behind_gap = lane.history.exit(start_row)
-    until = max(min(start_row + rules.decision_rows, exit_row, lane.limit_row), start_row)
+    until = max(min(lane.history.next_row(start_row), exit_row, lane.limit_row), start_row)
     leaves = until == exit_row or until >= lane.limit_row or lane.episode_left <= 0
     report = Report(until, leaves, ordered)
     crosses_gap = behind_gap and until == exit_row

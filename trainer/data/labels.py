@@ -1,5 +1,6 @@
 """Labels of book rows: 5 sources at H horizons and forward-return classes (design page SYSTEM.md 1)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from trainer.types import NUM_LABEL_SOURCES, LabelSource
 
 Floats = npt.NDArray[np.float32]
 Ticks = npt.NDArray[np.int32]
+Ints = npt.NDArray[np.int64]
 NO_CLASS = -1
 
 
@@ -27,25 +29,26 @@ def compute_labels(
     segment: npt.NDArray[np.int32],
     start: int,
     end: int,
-    horizons_rows: tuple[int, ...],
+    later_rows: Sequence[Ints],
     fee_ticks: float,
 ) -> Labels:
     """Labels of rows `start..end-1`; rows outside (a look-back prefix) get none.
 
     `bid_px0, ask_px0 [R] int32` are best prices in ticks, `segment [R]` never repeats an id after leaving it,
-    `horizons_rows` are H positive numbers of rows, `fee_ticks` is per lot and side. The label of row t at
-    horizon h reads rows t and t + h, and only where t + h < end lies in the segment of t.
+    `later_rows` are H arrays `[R] int64`, none decreasing: the row that ends each row's horizon, after it
+    (`trainer.data.decisions`). `fee_ticks` is per lot and side. The label of row t reads rows t and
+    `later_rows[h][t]`, and only where the latter is < end and lies in the segment of t.
     """
-    shape = (len(segment), len(horizons_rows))
+    shape = (len(segment), len(later_rows))
     labels = Labels(
         values=np.zeros((*shape, NUM_LABEL_SOURCES), dtype=np.float32),
         move_ticks=np.zeros(shape, dtype=np.float32),
         valid=np.zeros(shape, dtype=np.bool_),
     )
-    for column, horizon in enumerate(horizons_rows):
-        now = slice(start, end - horizon)
+    for column, later in enumerate(later_rows):
+        now = slice(start, start + int(np.searchsorted(later[start:end], end, side="left")))
         if now.stop > now.start:
-            _label_horizon(labels, column, bid_px0, ask_px0, segment, now, horizon, fee_ticks)
+            _label_horizon(labels, column, bid_px0, ask_px0, segment, now, later[now], fee_ticks)
     return labels
 
 
@@ -56,11 +59,10 @@ def _label_horizon(
     ask_px0: Ticks,
     segment: npt.NDArray[np.int32],
     now: slice,
-    horizon: int,
+    later: Ints,
     fee_ticks: float,
 ) -> None:
-    """Fills one horizon of the labels of rows `now`, in place."""
-    later = slice(now.start + horizon, now.stop + horizon)
+    """Fills one horizon of the labels of rows `now`, in place; it ends at rows `later`."""
     bid, ask = bid_px0[now].astype(np.float64), ask_px0[now].astype(np.float64)
     later_bid, later_ask = bid_px0[later].astype(np.float64), ask_px0[later].astype(np.float64)
     move = 0.5 * (later_bid + later_ask - bid - ask)

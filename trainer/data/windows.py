@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from trainer.config import Config
 from trainer.data.cache import Cache
+from trainer.data.decisions import first_row_reaching, least_rows
 from trainer.errors import InputError
 
 Int64 = npt.NDArray[np.int64]
@@ -62,7 +63,7 @@ def train_test(cache: Cache, windows: list[Window], fold: int, config: Config) -
     label_end_row = min(
         test.start_row, int(np.searchsorted(cache.ts_ns, test.start_ns - margin_ns, side="left"))
     )
-    end_row = max(label_end_row - max(config.data.horizons) * config.data.decision_rows, 0)
+    end_row = first_row_reaching(cache.ts_ns, label_end_row, max(config.data.horizons), config.data)
     # Rows of one instant stay together, so that the window is half-open in time as well as in rows.
     end_ns = int(cache.ts_ns[end_row])
     end_row = int(np.searchsorted(cache.ts_ns, end_ns, side="left"))
@@ -89,7 +90,7 @@ def _cut(open_ns: Int64, close_ns: Int64, count: int) -> list[int]:
 
 def _require_decision(window: Window, name: str, config: Config) -> None:
     """A decision needs a window of rows to look back over and rows after it to be filled and marked on."""
-    needed = config.data.window_rows + config.data.decision_rows
+    needed = config.data.window_rows + least_rows(config.data)
     if window.num_rows < needed:
         raise InputError(
             f"{name} has {window.num_rows} rows, fewer than the {needed} of one decision",

@@ -1,5 +1,6 @@
 """The evaluate stage: the trained agent on the window after its own, beside its baselines."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ from trainer.learn.runner import configure_device
 from trainer.learn.snapshot import stored_normaliser
 from trainer.learn.tiles import Tiles, cut_tiles
 from trainer.market.context import context_features
-from trainer.market.lanes import Lanes
+from trainer.market.lanes import Lanes, defects_text
 from trainer.market.stops import risk_stage
 from trainer.market.tape import Tape, build_tape, observe, tape_info
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
@@ -148,8 +151,10 @@ def _evaluate_fold(
     metrics = fold_metrics(
         index, account.decisions, account.trades, baselines=evaluation.baselines(account),
         training_entropy=entropy_stability(shares[: trained.steps], run.config.gate),
-        instrument=evaluation.instrument, cfg=run.config.evaluate,
+        instrument=evaluation.instrument, cfg=run.config.evaluate, defects=account.defects,
     )  # fmt: skip
+    if account.defects:
+        _log.warning("fold %d, test window: %s", index, defects_text(account.defects))
     account.decisions.write_parquet(directory / "decisions.parquet")
     account.trades.write_parquet(directory / "trades.parquet")
     write_json(directory / METRICS_FILE, metrics.model_dump(mode="json"))

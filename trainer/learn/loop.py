@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from trainer.data.cache import open_cache
-from trainer.data.labels import compute_labels
 from trainer.data.normaliser import Normaliser
 from trainer.data.windows import Window
 from trainer.errors import AlphaError, InputError, InterruptedRun
@@ -30,8 +29,8 @@ from trainer.learn.runner import Runner, configure_device
 from trainer.learn.snapshot import restore, sections
 from trainer.learn.state import TrainState, initial_state
 from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
-from trainer.market.lanes import defects_text
-from trainer.market.tape import build_tape
+from trainer.market.lanes import defect_counts, defects_text
+from trainer.market.tape import build_tape, fit_normaliser, window_labels
 
 _log = logging.getLogger(__name__)
 
@@ -106,16 +105,9 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
     configure_device(device)
     cache = open_cache(run.cache_dir)
     window = Window(rows.start_row, rows.end_row, rows.start_ns, rows.end_ns)
-    horizons = tuple(h * config.data.decision_rows for h in config.data.horizons)
-    labels = compute_labels(
-        cache.bid_px[:, 0], cache.ask_px[:, 0], cache.segment, window.start_row, window.end_row, horizons,
-        cache.instrument.fee_ticks,
-    )  # fmt: skip
-    normaliser = Normaliser.fit(
-        cache.features, cache.ts_ns, cache.segment, labels.move_ticks, labels.valid, window.start_row,
-        window.end_row,
-    )  # fmt: skip
-    tape = build_tape(cache, window, normaliser, config, device)
+    labels = window_labels(cache, window, config)
+    normaliser = fit_normaliser(cache, window, labels, config)
+    tape = build_tape(cache, window, normaliser, config, device, labels)
     move_sd = torch.from_numpy(normaliser.move_sd).to(device).clamp(min=1e-3)
     learner = Learner.build(config, cache.instrument, tape, move_sd)
     state = initial_state(config, learner.agent, tape)
@@ -168,7 +160,7 @@ def _attempt(training: Training, attempt: int, found: Checkpoint | None, stream:
         with StopRequest().installed() as stop:
             _train_steps(training, run.n_steps, journal, stop)
             path = training.save(journal)
-        if found_defects := defects_text(training.state.lanes):
+        if found_defects := defects_text(defect_counts(training.state.lanes.defects)):
             journal.warn(f"market defects of all lanes so far: {found_defects}")
         if stop.signum is not None and training.runner.completed < run.n_steps:
             reached = f"step {training.runner.completed}/{run.n_steps}"

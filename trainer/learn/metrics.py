@@ -44,7 +44,8 @@ class FoldMetrics(BaseModel):
     only if that says so; psr, dsr: from the ratio per period. max_drawdown_ticks: marked to market, starting
     equity included. turnover_lots: 2 x largest size, summed over trades. time_in_market: share of decisions
     with a position. forced_close_share: of trades. outcomes: counts of disjoint classes, see
-    `outcome_classes`. action_shares: executed actions. baselines: net ticks per decision on the same window.
+    `outcome_classes`. action_shares: executed actions. defects: what the replay could not do as ordered,
+    counts by name (`trainer.market.lanes.DEFECTS`). baselines: net ticks per decision on the same window.
     net_lower_ticks, excess_lower_ticks: lower bounds per decision of net P&L and of net P&L less that of the
     random trader of equal turnover, by block bootstrap with the stated block and confidence.
     baseline_lower_ticks: the same bound of the excess over every baseline.
@@ -93,6 +94,7 @@ class FoldMetrics(BaseModel):
     durations: tuple[DurationBin, ...]
     outcomes: dict[str, int]
     action_shares: dict[str, JsonFloat]
+    defects: dict[str, int]
     baselines: dict[str, JsonFloat]
     net_lower_ticks: JsonFloat
     excess_lower_ticks: JsonFloat
@@ -116,6 +118,7 @@ def fold_metrics(
     training_entropy: EntropyStability,
     instrument: InstrumentConfig,
     cfg: EvaluateConfig,
+    defects: Mapping[str, int] | None = None,
 ) -> FoldMetrics:
     """All metrics of a fold from its joined account.
 
@@ -130,6 +133,7 @@ def fold_metrics(
     return FoldMetrics(
         fold=fold,
         training_entropy=training_entropy,
+        defects=dict(defects or {}),
         baselines={name: float(np.mean(series)) for name, series in baselines.items()},
         **_decision_metrics(decisions, trades, instrument),
         **_trade_metrics(trades),

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainer.config import Config, InstrumentConfig
 from trainer.learn.account import Decisions, Trades
 from trainer.learn.tiles import Tiles
-from trainer.market.lanes import Lanes, Outcome, reset_lanes
+from trainer.market.lanes import Lanes, Outcome, defect_counts, reset_lanes
 from trainer.market.orders import feasible_actions
 from trainer.market.step import step_lanes
 from trainer.market.tape import Tape
@@ -32,6 +32,7 @@ class Account(NamedTuple):
 
     decisions: Decisions
     trades: Trades
+    defects: dict[str, int]  # what the replay could not do as ordered, counted over the window
 
 
 def replay_policy(
@@ -53,18 +54,24 @@ def replay_policy(
     left = torch.full_like(starts, config.evaluate.tile_decisions)
     lanes = reset_lanes(tape, starts, limits, left, config.market)
     live = torch.ones(len(starts), dtype=torch.bool, device=device)
+    defects = lanes.defects
     steps: list[Columns] = []
     while bool(live.any()):
         feasible = feasible_actions(tape, lanes, config.market)
         action, entropy = policy(lanes, feasible, len(steps))
         after, outcome = step_lanes(tape, lanes, action, starts, config, instrument)
         steps.append(_columns(tape, lanes, outcome, feasible, entropy, live))
+        # A lane behind its tile's end is replayed on with the others; what it does there counts nowhere.
+        defects = torch.where(live[:, None], after.defects, defects)
         live = live & ~outcome.truncated
         lanes = after
         on_step(len(steps))
     stacked = {name: np.stack([step[name] for step in steps]) for name in steps[0]}
     shares = [slice(t * num_tiles, (t + 1) * num_tiles) for t in range(traders)]
-    return [_join({name: a[:, share] for name, a in stacked.items()}, instrument) for share in shares]
+    return [
+        _join({name: a[:, share] for name, a in stacked.items()}, instrument, defect_counts(defects[share]))
+        for share in shares
+    ]
 
 
 def _columns(
@@ -85,7 +92,7 @@ def _columns(
     return {name: tensor.cpu().numpy() for name, tensor in (decision | trade).items()}
 
 
-def _join(columns: Columns, instrument: InstrumentConfig) -> Account:
+def _join(columns: Columns, instrument: InstrumentConfig, defects: dict[str, int]) -> Account:
     """Columns `[steps, tiles, ...]` to an account: tiles one after the other, each in its own order."""
     live = columns["live"].T
     pnl = np.diff(columns["equity"].T, axis=1, prepend=0.0)
@@ -94,7 +101,7 @@ def _join(columns: Columns, instrument: InstrumentConfig) -> Account:
     decisions = Decisions(
         pnl_ticks=pnl[live], tile=tile[live], **{name: columns[name].T[live] for name in names}
     )
-    return Account(decisions, _trades(columns, instrument))
+    return Account(decisions, _trades(columns, instrument), defects)
 
 
 def _trades(columns: Columns, instrument: InstrumentConfig) -> Trades:

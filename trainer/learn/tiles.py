@@ -26,17 +26,26 @@ def cut_tiles(tape: Tape, start_row: int, config: Config) -> Tiles:
     would then tell the agent how many rows follow. Reads the segments' bounds only.
     """
     first, exit_row = tape.first_row.cpu().numpy(), tape.exit_row.cpu().numpy()
-    length = config.evaluate.tile_decisions * config.data.decision_rows
+    next_row = tape.next_row.tolist()
     bounds = np.flatnonzero(np.diff(first)) + 1
     starts, limits = [], []
     for low, high in zip(np.r_[0, bounds], np.r_[bounds, len(first)], strict=True):
         begin, end = max(int(low), start_row), int(exit_row[low])
         if begin >= min(end, high):
             continue
-        cuts = np.arange(begin, end, length)
+        cuts = decisions_from(begin, end, next_row)[:: config.evaluate.tile_decisions]
         starts.append(cuts)
         limits.append(np.r_[cuts[1:], end])
     if not starts:
         empty = np.empty(0, np.int64)
         return Tiles(empty, empty)
     return Tiles(np.concatenate(starts).astype(np.int64), np.concatenate(limits).astype(np.int64))
+
+
+def decisions_from(begin: int, end: int, next_row: list[int]) -> NDArray[np.int64]:
+    """Rows of the decisions from `begin` on that lie before `end`, `[T]`."""
+    found, row = [], begin
+    while row < end:
+        found.append(row)
+        row = next_row[row]
+    return np.array(found, np.int64)

@@ -1,7 +1,7 @@
 """Market replay on the device: books, orders, fills, positions, stops and lanes (SYSTEM.md section 3)."""
 
 from trainer.market.context import CONTEXT_NAMES, context_features
-from trainer.market.lanes import DEFECTS, Lanes, Outcome, Trades, defects_text, reset_lanes
+from trainer.market.lanes import DEFECTS, Lanes, Outcome, Trades, defect_counts, defects_text, reset_lanes
 from trainer.market.orders import feasible_actions
 from trainer.market.step import step_lanes
 from trainer.market.stops import risk_stage
@@ -17,6 +17,7 @@ __all__ = [
     "Trades",
     "build_tape",
     "context_features",
+    "defect_counts",
     "defects_text",
     "feasible_actions",
     "observe",

@@ -4,6 +4,7 @@ Everything is a tensor with the lane first, so that a step is one pure function 
 inside a CUDA graph. Money is integer ticks x lots; fees are counted in lots and priced once.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -147,13 +148,17 @@ def reset_lanes(
     return Lanes(**state)
 
 
-def defects_text(lanes: Lanes) -> str:
-    """Counts of all lanes' defects by name, `2 gap_exits, 1 partial_fills`; empty without any.
+def defect_counts(defects: Tensor) -> dict[str, int]:
+    """All lanes' `defects [B, len(DEFECTS)]` added up by name; names without any are left out.
 
     Reads from the device: for the end of a run, never inside a step.
     """
-    counts = zip(lanes.defects.sum(0).tolist(), DEFECTS, strict=True)
-    return ", ".join(f"{count} {name}" for count, name in counts if count)
+    return {name: count for name, count in zip(DEFECTS, defects.sum(0).tolist(), strict=True) if count}
+
+
+def defects_text(counts: Mapping[str, int]) -> str:
+    """`2 gap_exits, 1 partial_fills`; empty without any."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def cleared(values: list[Tensor], where: Tensor) -> tuple[Tensor, ...]:

@@ -10,11 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainer.config import DataConfig
+from trainer.data.decisions import decisions_since_previous, range_windows
+
 # The smallest move a mid can make: keeps ranges positive on a book that stands still.
 MIN_RANGE_TICKS = 0.5
 MAX_ELAPSED = 20.0
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 class Span(NamedTuple):
@@ -83,27 +87,39 @@ def elapsed_units(ts_ns: Ints, first: Ints, scale_s: float) -> npt.NDArray[np.fl
 
 
 def mid_range(
-    bid: npt.NDArray[np.int32],
-    ask: npt.NDArray[np.int32],
-    spans: Sequence[Span],
-    decision_rows: int,
-    decay_decisions: float,
+    mid_ticks: Floats, ts_ns: Ints, spans: Sequence[Span], data: DataConfig, decay_decisions: float
 ) -> npt.NDArray[np.float32]:
-    """EMA over rows of (max - min of the mid over the last `decision_rows` rows), ticks, `[R] float32`, > 0.
+    """EMA over rows of (max - min of the mid over the last decision's rows), ticks, `[R] float32`, > 0.
 
-    Row t reads rows <= t of its own segment. The EMA is bias-corrected, so that the first rows of a segment
-    are an average of what was seen rather than a slow rise from zero.
+    `mid_ticks`, `ts_ns` are `[R]`; a row weighs as much as the part of a decision that it ends. Row t reads
+    rows <= t of its own segment. The EMA is bias-corrected, so that the first rows of a segment are an
+    average of what was seen rather than a slow rise from zero.
     """
-    mid = (bid.astype(np.float64) + ask) / 2
-    keep = 1.0 - 1.0 / (decay_decisions * decision_rows)
-    out = np.empty(len(mid), np.float32)
+    out = np.empty(len(mid_ticks), np.float32)
     for span in spans:
-        own = mid[span.first : span.end]
-        padded = np.concatenate([np.full(decision_rows - 1, own[0]), own])
-        window = np.lib.stride_tricks.sliding_window_view(padded, decision_rows)
-        spread = window.max(axis=1) - window.min(axis=1)
+        rows = slice(span.first, span.end)
+        first = range_windows(ts_ns[rows], data)
+        spread = windowed_max(mid_ticks[rows], first) + windowed_max(-mid_ticks[rows], first)
+        keep = 1.0 - decisions_since_previous(ts_ns[rows], data) / decay_decisions
         # Not scipy.signal.lfilter: loading that takes seconds at every start, this loop 0.1 us a row.
-        sums = accumulate(((1 - keep) * spread).tolist(), lambda total, value: keep * total + value)
-        mean = np.fromiter(sums, np.float64, len(own)) / (1 - keep ** np.arange(1, len(own) + 1))
-        out[span.first : span.end] = np.maximum(mean, MIN_RANGE_TICKS)
+        pairs = zip(keep.tolist(), ((1.0 - keep) * spread).tolist(), strict=True)
+        sums = accumulate(pairs, lambda total, pair: pair[0] * total + pair[1], initial=0.0)
+        weight = 1.0 - np.cumprod(keep)
+        mean = np.fromiter(sums, np.float64, len(keep) + 1)[1:] / weight
+        out[rows] = np.maximum(mean, MIN_RANGE_TICKS)
     return out
+
+
+def windowed_max(values: Floats, first: Ints) -> Floats:
+    """Largest of `values[first[t]..t]` for each t, `[R]`; `first [R]` <= t. O(R log longest window)."""
+    row = np.arange(len(values))
+    length = row - first + 1
+    best, span = values, 1  # best[t] is the largest of the last `span` values up to t
+    out = values.copy()
+    while True:
+        fits = np.flatnonzero((length >= span) & (length < 2 * span))
+        out[fits] = np.maximum(best[fits], best[first[fits] + span - 1])
+        if length.max(initial=1) < 2 * span:
+            return out
+        best = np.concatenate([best[:span], np.maximum(best[span:], best[:-span])])
+        span *= 2

@@ -40,7 +40,7 @@ def step_lanes(
     `Outcome.row`.
     """
     market, fee_ticks = config.market, instrument.fee_ticks
-    interval = _advance(tape, lanes, action, config.data.decision_rows)
+    interval = _advance(tape, lanes, action)
     sent = _send(tape, lanes, interval, market)
     sent, fill = fill_order(tape, sent, interval.until, interval.at_gap, market, instrument.unit_lots)
     fill_ns = tape.ts_ns[fill.row]
@@ -69,10 +69,10 @@ def _send(tape: Tape, lanes: Lanes, interval: _Interval, market: MarketConfig) -
     )
 
 
-def _advance(tape: Tape, lanes: Lanes, action: Tensor, decision_rows: int) -> _Interval:
+def _advance(tape: Tape, lanes: Lanes, action: Tensor) -> _Interval:
     """How far the step reaches, and whether the lane is forced to exit there."""
     exit_row = tape.exit_row[lanes.cursor]
-    until = torch.minimum(torch.minimum(lanes.cursor + decision_rows, exit_row), lanes.limit_row)
+    until = torch.minimum(torch.minimum(tape.next_row[lanes.cursor], exit_row), lanes.limit_row)
     # A lane parked at or behind its tile's end stays there: it can do nothing but be re-anchored.
     until = torch.maximum(until, lanes.cursor)
     exits = (until == exit_row) | (until >= lanes.limit_row) | (lanes.episode_left <= 1)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from trainer.config import Config
-from trainer.data.labels import compute_labels, return_classes
+from trainer.data.decisions import decision_ahead
+from trainer.data.labels import Labels, compute_labels, return_classes
 from trainer.data.normaliser import Normaliser
 from trainer.errors import InputError
 from trainer.market.schedule import Span, elapsed_units, fill_rows, first_rows, mid_range, plan_exits
@@ -31,7 +32,8 @@ class Tape(NamedTuple):
     """The rows of one window, time-ordered, on one device. Row indices below are rows of this tape.
 
     Every field at row t reads rows <= t only, except the labels (targets, never observed) and the schedule
-    (`fill_row`, `exit_row`, `anchors`), which the replay obeys and no mask or context may read ahead from.
+    (`next_row`, `fill_row`, `exit_row`, `anchors`), which the replay obeys and no mask or context may read
+    ahead from.
     """
 
     ts_ns: Tensor  # [R] int64, receive time, UTC ns, never decreasing
@@ -42,11 +44,12 @@ class Tape(NamedTuple):
     features: Tensor  # [R, F] float32, normalised
     elapsed: Tensor  # [R] float32, time since the segment's previous row / scale, 0..20; 0 at its first
     first_row: Tensor  # [R] int64, first row of the row's segment on this tape
+    next_row: Tensor  # [R] int64, row of the decision after one at t, were there no exits; R if none
     fill_row: Tensor  # [R] int64, first row > t with ts >= ts[t] + latency; R if none
     exit_row: Tensor  # [R] int64, where what is held is forced flat; >= t
     exit_is_gap: Tensor  # [R] bool, the exit follows an unannounced gap
     close_ns: Tensor  # [R] int64, announced end: session close, roll or window end, whichever is first
-    range_ticks: Tensor  # [R] float32, EMA of the mid's range over the last decision_rows rows, > 0
+    range_ticks: Tensor  # [R] float32, EMA of the mid's range over the last decision's rows, > 0
     labels: Tensor  # [R, H, S] float32, see LabelSource
     label_valid: Tensor  # [R, H] bool
     return_class: Tensor  # [R, H] int64, -1 where no label exists
@@ -97,15 +100,14 @@ def tape_from_arrays(
     `end_ns` is the window's announced end (exclusive), `start_row` the first tradeable row. The schedule is
     SYSTEM.md section 3 (latency, exits). Raises `InputError` when no row leaves room for a lane.
     """
-    decision_rows, latency_ns = config.data.decision_rows, config.market.latency_ns
-    num_rows, first = len(rows.ts_ns), first_rows(rows.spans)
-    exit_row, is_gap, close_ns = plan_exits(rows.ts_ns, rows.spans, end_ns, latency_ns)
-    anchors = _anchors(exit_row, start_row, decision_rows)
+    data, latency_ns, ts_ns = config.data, config.market.latency_ns, rows.ts_ns.astype(np.int64)
+    num_rows, first = len(ts_ns), first_rows(rows.spans)
+    exit_row, is_gap, close_ns = plan_exits(ts_ns, rows.spans, end_ns, latency_ns)
+    anchors = _anchors(exit_row, start_row, decision_ahead(ts_ns, ANCHOR_DECISIONS, data))
     if labels is None:
         labels = _no_labels(num_rows, len(config.data.horizons))
-    mid_range_ticks = mid_range(
-        rows.bid_px[:, 0], rows.ask_px[:, 0], rows.spans, decision_rows, config.market.range_decay_decisions
-    )
+    mid = (rows.bid_px[:, 0].astype(np.float64) + rows.ask_px[:, 0]) / 2
+    mid_range_ticks = mid_range(mid, ts_ns, rows.spans, data, config.market.range_decay_decisions)
     book = np.stack(
         [np.stack([rows.bid_px, rows.bid_sz], 1), np.stack([rows.ask_px, rows.ask_sz], 1)], 1
     ).astype(np.int32)
@@ -115,15 +117,16 @@ def tape_from_arrays(
 
     on_device = put(book)
     return Tape(
-        ts_ns=put(rows.ts_ns.astype(np.int64)),
+        ts_ns=put(ts_ns),
         bid_px=on_device[:, 0, 0],
         ask_px=on_device[:, 1, 0],
         bid_sz=on_device[:, 0, 1],
         ask_sz=on_device[:, 1, 1],
         features=put(rows.features.astype(np.float32)),
-        elapsed=put(elapsed_units(rows.ts_ns, first, elapsed_scale_s)),
+        elapsed=put(elapsed_units(ts_ns, first, elapsed_scale_s)),
         first_row=put(first),
-        fill_row=put(fill_rows(rows.ts_ns, latency_ns)),
+        next_row=put(decision_ahead(ts_ns, 1, data)),
+        fill_row=put(fill_rows(ts_ns, latency_ns)),
         exit_row=put(exit_row),
         exit_is_gap=put(is_gap),
         close_ns=put(close_ns),
@@ -136,14 +139,16 @@ def tape_from_arrays(
     )
 
 
-def _anchors(exit_row: npt.NDArray[np.int64], start_row: int, decision_rows: int) -> npt.NDArray[np.int64]:
-    row = np.arange(len(exit_row))
-    found = np.flatnonzero((row >= start_row) & (exit_row - row >= ANCHOR_DECISIONS * decision_rows))
+def _anchors(
+    exit_row: npt.NDArray[np.int64], start_row: int, roomy_row: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Rows from `start_row` on whose exit lies at or behind `roomy_row`, all `[R]`."""
+    found = np.flatnonzero((np.arange(len(exit_row)) >= start_row) & (exit_row >= roomy_row))
     if not len(found):
         raise InputError(
-            f"no stretch of {ANCHOR_DECISIONS} decisions x {decision_rows} rows before a forced exit",
+            f"no stretch of {ANCHOR_DECISIONS} decisions before a forced exit",
             where=f"window of {len(exit_row) - start_row} rows",
-            do="use more data, fewer folds or a smaller data.decision_rows",
+            do="use more data, fewer folds or more frequent decisions (data.decision_rows, data.decision_ms)",
         )
     return found.astype(np.int64)
 
@@ -161,26 +166,53 @@ def tape_info(window: "Window", config: Config) -> TapeInfo:
     return TapeInfo(window.start_row - prefix, prefix, prefix + window.end_row - window.start_row)
 
 
-def build_tape(
-    cache: "Cache", window: "Window", normaliser: Normaliser, config: Config, device: torch.device | str
-) -> Tape:
-    """The tape of `window`: its rows and a look-back prefix, normalised, labelled and scheduled, on `device`.
-
-    Reads cache rows `[window.start_row - K, window.end_row)`; labels and exits end with the window. The
-    instrument's fee comes from the cache. Raises `InputError` when no row leaves room for a lane.
-    """
+def window_labels(cache: "Cache", window: "Window", config: Config) -> Labels:
+    """Labels `[R, H, ...]` of the rows of `window`'s tape; they end with the window. Fee as in the cache."""
     info = tape_info(window, config)
     rows = slice(info.first_cache_row, window.end_row)
-    horizons = tuple(h * config.data.decision_rows for h in config.data.horizons)
-    found = compute_labels(
+    ts_ns = np.asarray(cache.ts_ns[rows])
+    return compute_labels(
         cache.bid_px[rows, 0],
         cache.ask_px[rows, 0],
         cache.segment[rows],
         info.start_row,
         info.end_row,
-        horizons,
+        [decision_ahead(ts_ns, horizon, config.data) for horizon in config.data.horizons],
         cache.instrument.fee_ticks,
     )
+
+
+def fit_normaliser(cache: "Cache", window: "Window", labels: Labels, config: Config) -> Normaliser:
+    """Statistics of the rows of the train `window` and of their `labels` (`window_labels`), and no others."""
+    info = tape_info(window, config)
+    rows = slice(info.first_cache_row, window.end_row)
+    return Normaliser.fit(
+        cache.features[rows],
+        cache.ts_ns[rows],
+        cache.segment[rows],
+        labels.move_ticks,
+        labels.valid,
+        info.start_row,
+        info.end_row,
+    )
+
+
+def build_tape(
+    cache: "Cache",
+    window: "Window",
+    normaliser: Normaliser,
+    config: Config,
+    device: torch.device | str,
+    labels: Labels | None = None,
+) -> Tape:
+    """The tape of `window`: its rows and a look-back prefix, normalised, labelled and scheduled, on `device`.
+
+    Reads cache rows `[window.start_row - K, window.end_row)`; exits end with the window. `labels` are those
+    of `window_labels`, made here unless given. Raises `InputError` when no row leaves room for a lane.
+    """
+    info = tape_info(window, config)
+    rows = slice(info.first_cache_row, window.end_row)
+    found = window_labels(cache, window, config) if labels is None else labels
     classes = return_classes(
         found.move_ticks,
         found.valid,
