@@ -201,6 +201,21 @@ def test_too_few_rows_say_where_the_records_went(tmp_path, source, make_records,
         build_cache(SMALL, source, tmp_path / "cache")
 
 
+def test_a_cache_that_was_built_for_fewer_folds_is_refused_for_too_many(
+    tmp_path, source, make_records, encode, write
+):
+    write(source, encode(make_records(200)))
+    build_cache(SMALL.replaced(data={"folds": 1}), source, tmp_path / "cache")
+    with pytest.raises(
+        InputError, match=r"200 valid rows of 200 records \(none skipped\), fewer than the 400"
+    ):
+        build_cache(SMALL.replaced(data={"folds": 9}), source, tmp_path / "cache")
+    by_time = SMALL.replaced(data={"folds": 9, "decision_ms": 5})
+    assert build_cache(by_time, source, tmp_path / "cache").num_rows == 200, (
+        "a decision takes one row at least"
+    )
+
+
 def test_several_instruments_are_listed_with_their_counts(tmp_path, source, make_records, encode, write):
     records = make_records(400)
     records["instrument_id"][1::4] = 9

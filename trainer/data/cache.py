@@ -5,8 +5,7 @@ is built in one bounded-memory pass, appears whole or not at all, and is reused 
 """
 
 import json
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,9 +18,10 @@ from trainer.config import Config, InstrumentConfig
 from trainer.data.ahead import Ahead
 from trainer.data.book import BookChunk
 from trainer.data.calendar import Sessions
-from trainer.data.columns import COLUMNS, ColumnWriter
-from trainer.data.dbn import RecordReader, instrument_ids
+from trainer.data.columns import COLUMNS, column_files
+from trainer.data.decisions import least_rows
 from trainer.data.features import FeatureStream
+from trainer.data.readers import instrument_ids, open_book
 from trainer.data.rows import RowBuilder, SeveralInstrumentsError
 from trainer.data.sources import SCHEMA_VERSION, Sources, find_sources
 from trainer.data.staging import staged_directory
@@ -31,7 +31,7 @@ from trainer.errors import InputError
 MANIFEST, SEGMENTS = "manifest.json", "segments.npy"
 MIN_WINDOW_DECISIONS = 10  # fewer in the average window cannot train or judge anything
 CHOOSE_INSTRUMENT = "choose one: data.instrument_id"
-CHUNK_RECORDS = 16_384  # 6 MB of records: large enough for numpy; about ten chunks are alive at a time
+CHUNK_RECORDS = 8_192  # 3 MB of records: large enough for numpy, small enough for the caches of a core
 CHUNKS_AHEAD = 2  # chunks of rows that wait for their features
 
 Progress = Callable[[int, int], None]
@@ -95,7 +95,9 @@ def build_cache(
     if not _usable(target):
         with staged_directory(target, _usable) as staging:
             _build(config, sources, staging, on_progress or _no_progress)
-    return open_cache(target)
+    cache = open_cache(target)
+    _require_rows(config, sources, cache.manifest)  # it may have been built for fewer folds
+    return cache
 
 
 def _build(config: Config, sources: Sources, staging: Path, on_progress: Progress) -> None:
@@ -113,25 +115,28 @@ def _build(config: Config, sources: Sources, staging: Path, on_progress: Progres
     if trade_files:
         joined = TradeStream(trade_files, Sessions(calendar), instrument_id=chosen)
     features = FeatureStream(config.data.decision_rows)
-    import_module(
-        "scipy.signal"
-    )  # what the features use, loaded before there is a second thread that imports
-    # Three threads: one inflates, one checks records and picks rows, this one computes and writes columns.
-    with _writers(staging) as writers, Ahead(_chunks(sources, builder), CHUNKS_AHEAD) as chunks:
+    # What the features use, loaded before there is a second thread that imports.
+    import_module("scipy.signal")
+    # Three threads that compute: one inflates, one checks records and picks rows, this one makes features and
+    # writes columns. A fourth waits for the disk (column_files).
+    with column_files(staging) as columns, Ahead(_chunks(sources, builder), CHUNKS_AHEAD) as chunks:
         for chunk, done in chunks:
             if joined is not None:
                 chunk = joined.join(chunk, builder.segments.instrument_of(chunk.segment))
-            _append(writers, chunk, features.push(chunk))
+            columns.append(chunk, features.push(chunk))
             on_progress(done, sources.num_bytes)
-    _require_rows(config, builder, sources)
+    segments = builder.segments.table()
+    manifest = _manifest(sources, builder, segments)
+    _require_rows(config, sources, manifest)
     if joined is not None and not joined.num_joined:
         where = str(sources.trade_files[0].parent)
         raise InputError(
             "no trade falls between the book's rows", where=where, do="check the instrument and the dates"
         )
-    segments = builder.segments.table()
     np.save(staging / SEGMENTS, segments)
-    _write_manifest(staging, sources, builder, segments)
+    files = sorted(path for path in staging.iterdir() if path.suffix == ".npy")
+    manifest["files"] = {path.name: path.stat().st_size for path in files}
+    (staging / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def _chunks(sources: Sources, builder: RowBuilder) -> Generator[tuple[BookChunk, int], None, None]:
@@ -139,10 +144,10 @@ def _chunks(sources: Sources, builder: RowBuilder) -> Generator[tuple[BookChunk,
     done = 0
     try:
         for path in sources.files:
-            with RecordReader(path, chunk_records=CHUNK_RECORDS) as reader:
+            with open_book(path, chunk_records=CHUNK_RECORDS) as reader:
                 for records in reader:
                     yield builder.push(records, str(path), reader.offset), done + reader.bytes_read
-            done += path.stat().st_size
+                done += reader.bytes_read
     except SeveralInstrumentsError as error:
         what = f"several instruments: {_instrument_counts(sources)}"
         raise InputError(what, where=error.where, do=CHOOSE_INSTRUMENT) from None
@@ -153,52 +158,38 @@ def _instrument_counts(sources: Sources) -> str:
     return ", ".join(f"{ident} ({count} records)" for ident, count in counts)
 
 
-@contextmanager
-def _writers(directory: Path) -> Iterator[dict[str, ColumnWriter]]:
-    """Column writers, completed when the block succeeds and let go of when it fails."""
-    writers: dict[str, ColumnWriter] = {}
-    try:
-        for name, (dtype, shape) in COLUMNS.items():
-            writers[name] = ColumnWriter(directory / f"{name}.npy", dtype, shape)
-        yield writers
-        for writer in writers.values():
-            writer.close()
-    finally:
-        for writer in writers.values():
-            writer.abort()
+def rows_needed(config: Config) -> tuple[int, str]:
+    """Rows that `folds` + 1 windows of a few decisions need at least, and those words."""
+    windows, rows = config.data.folds + 1, least_rows(config.data)
+    each = f"{rows} row{'s' * (rows > 1)}"
+    words = f"{windows} windows of {MIN_WINDOW_DECISIONS} decisions of {each} need"
+    return windows * MIN_WINDOW_DECISIONS * rows, words
 
 
-def _append(writers: dict[str, ColumnWriter], chunk: BookChunk, features: npt.NDArray[np.float32]) -> None:
-    for name, writer in writers.items():
-        writer.append(features if name == "features" else getattr(chunk, name))
-
-
-def _require_rows(config: Config, builder: RowBuilder, sources: Sources) -> None:
-    """Enough rows for `folds` + 1 windows, or an InputError that says where the records went."""
-    windows, rows = config.data.folds + 1, config.data.decision_rows
-    needed = windows * MIN_WINDOW_DECISIONS * rows
-    found = builder.segments.num_rows
+def _require_rows(config: Config, sources: Sources, manifest: dict[str, Any]) -> None:
+    """Enough rows for the folds, or an InputError that says where the records went."""
+    needed, words = rows_needed(config)
+    found, num_records, skipped = manifest["num_rows"], manifest["num_records"], manifest["skipped"]
     if found >= needed:
         return
     where = str(sources.files[0] if len(sources.files) == 1 else sources.files[0].parent)
-    if builder.instrument_id is not None and builder.skipped["other_instrument"] == builder.num_records:
-        what = f"no record of instrument {builder.instrument_id}, but of {_instrument_counts(sources)}"
+    chosen = config.data.instrument_id
+    if chosen is not None and skipped["other_instrument"] == num_records:
+        what = f"no record of instrument {chosen}, but of {_instrument_counts(sources)}"
         raise InputError(what, where=where, do=CHOOSE_INSTRUMENT)
-    reasons = ", ".join(f"{name} {count}" for name, count in builder.skipped.items() if count)
+    reasons = ", ".join(f"{name} {count}" for name, count in skipped.items() if count)
     raise InputError(
-        f"{found} valid rows of {builder.num_records} records ({reasons or 'none skipped'}), fewer than the "
-        f"{needed} that {windows} windows of {MIN_WINDOW_DECISIONS} decisions of {rows} rows need",
+        f"{found} valid rows of {num_records} records ({reasons or 'none skipped'}), fewer than the {needed} "
+        f"that {words}",
         where=where,
         do="give more data, fewer folds or a smaller data.decision_rows",
     )
 
 
-def _write_manifest(
-    staging: Path, sources: Sources, builder: RowBuilder, segments: npt.NDArray[np.void]
-) -> None:
+def _manifest(sources: Sources, builder: RowBuilder, segments: npt.NDArray[np.void]) -> dict[str, Any]:
+    """All of the manifest but the sizes of the columns' files."""
     sessions = np.unique(segments[["session_open_ns", "session_close_ns"]])
-    files = sorted(path for path in staging.iterdir() if path.suffix == ".npy")
-    manifest = {
+    return {
         **sources.manifest,
         "fingerprint": sources.fingerprint,
         "tick_size": str(sources.instrument.tick_size),
@@ -208,9 +199,7 @@ def _write_manifest(
         "instrument_ids": builder.seen_ids,
         "sessions": [[int(open_ns), int(close_ns)] for open_ns, close_ns in sessions.tolist()],
         "num_segments": len(segments),
-        "files": {path.name: path.stat().st_size for path in files},
     }
-    (staging / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -6,19 +6,22 @@ never as logs, so negative prices are fine. Quantities with heavy tails (flows, 
 
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer.data.average import Average
+from trainer.data.average import Averages
 from trainer.data.book import BookChunk
 from trainer.types import NUM_FEATURES
 
 Floats = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
 
 MID_LAGS = (1, 8, 32)  # rows
 DISTANCE_LEVELS = (2, 3, 5, 10)
 IMBALANCE_DEPTHS = (1, 3, 5, 10)
+COUNT_DEPTHS = (1, 5)
 SIZE_LEVELS = 5
 SLOW_DECISIONS = 16  # time constant of the slow EMAs over that of the fast ones
 MIN_GAP_S = 1e-3  # floor inside logs of time gaps: equal receive times are normal
@@ -37,8 +40,7 @@ FEATURE_NAMES: tuple[str, ...] = (
     "log_time_gap",
     "signed_volume",
     "trade_count",
-    "order_count_imbalance_1",
-    "order_count_imbalance_5",
+    *(f"order_count_imbalance_{depth}" for depth in COUNT_DEPTHS),
     "fast_volatility_ticks",
     "slow_volatility_ticks",
     "spread_ema_ticks",
@@ -51,14 +53,7 @@ FEATURE_NAMES: tuple[str, ...] = (
 def signed_log(values: npt.NDArray[np.generic]) -> Floats:
     """`sign(x) log(1 + |x|)`: keeps sign and order, tames the tail. Any shape."""
     x = values.astype(np.float64)
-    return np.asarray(np.sign(x) * np.log1p(np.abs(x)))
-
-
-def imbalance(bid: npt.NDArray[np.generic], ask: npt.NDArray[np.generic]) -> Floats:
-    """`(bid - ask) / (bid + ask)` in [-1, 1], 0 where both are 0. Any shape."""
-    b, a = bid.astype(np.float64), ask.astype(np.float64)
-    total = b + a
-    return np.asarray((b - a) / np.where(total > 0, total, 1.0))
+    return np.copysign(np.log1p(np.abs(x)), x)
 
 
 def order_flow_imbalance(before: "Book", after: "Book") -> Floats:
@@ -67,21 +62,22 @@ def order_flow_imbalance(before: "Book", after: "Book") -> Floats:
     Cont, Kukanov & Stoikov (2014), eq. 4, level by level: a better price counts the whole new queue, a worse
     one minus the whole old queue, an equal one the change of the queue.
     """
-    bid = np.where(after.bid_px >= before.bid_px, after.bid_sz, 0)
-    bid = bid - np.where(after.bid_px <= before.bid_px, before.bid_sz, 0)
-    ask = np.where(after.ask_px <= before.ask_px, after.ask_sz, 0)
-    ask = ask - np.where(after.ask_px >= before.ask_px, before.ask_sz, 0)
-    return np.asarray(bid - ask, dtype=np.float64)
+    joined = (after.bid_px >= before.bid_px) * after.bid_sz
+    left = (after.bid_px <= before.bid_px) * before.bid_sz
+    flow = np.subtract(joined, left, dtype=np.float64)  # two sizes may differ by more than int32 holds
+    flow -= (after.ask_px <= before.ask_px) * after.ask_sz
+    flow += (after.ask_px >= before.ask_px) * before.ask_sz
+    return flow
 
 
 @dataclass(frozen=True)
 class Book:
-    """Prices (ticks) and sizes (lots) of some rows, level by level: each `[levels, n]`, exact in float64."""
+    """Prices (ticks) and sizes (lots) of some rows, level by level: each `[levels, n]`."""
 
-    bid_px: Floats
-    ask_px: Floats
-    bid_sz: Floats
-    ask_sz: Floats
+    bid_px: Int32
+    ask_px: Int32
+    bid_sz: Int32
+    ask_sz: Int32
 
     @classmethod
     def of(cls, chunk: BookChunk, rows: slice) -> "Book":
@@ -115,9 +111,8 @@ class SegmentState:
     mids: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        fast, slow = float(self.decision_rows), float(self.decision_rows * SLOW_DECISIONS)
-        self.fast_square, self.slow_square = Average(fast), Average(slow)
-        self.trend, self.spread, self.gap = Average(fast), Average(slow), Average(slow)
+        self.fast = Averages(float(self.decision_rows), 2)  # squared change, change
+        self.slow = Averages(float(self.decision_rows * SLOW_DECISIONS), 3)  # squared change, spread, gap
 
 
 class FeatureStream:
@@ -136,7 +131,7 @@ class FeatureStream:
 
         Reads the chunk's rows and the carried state of earlier rows of the same segment, never later rows.
         """
-        out = np.empty((len(chunk), NUM_FEATURES), dtype=np.float32)
+        out = np.empty((NUM_FEATURES, len(chunk)), dtype=np.float32)
         cuts = np.flatnonzero(np.diff(chunk.segment)) + 1
         bounds = [0, *cuts.tolist(), len(chunk)]
         for start, end in itertools.pairwise(bounds):
@@ -148,34 +143,46 @@ class FeatureStream:
             book = Book.of(chunk, rows)
             columns = [*_shape(book), *_imbalances(book), *_dynamics(chunk, rows, book, self._state)]
             for column, values in enumerate(columns):
-                out[rows, column] = values
-        return out
+                out[column, rows] = values
+        return out.T
 
 
-def _by_level(column: npt.NDArray[np.int32]) -> Floats:
-    """`[n, levels]` as `[levels, n] float64`: numpy is fast along a long last axis."""
-    return np.ascontiguousarray(column.T).astype(np.float64)
+def _by_level(column: Int32) -> Int32:
+    """`[n, levels]` as `[levels, n]`, contiguous: numpy is fast along a long last axis."""
+    return np.ascontiguousarray(column.T)
 
 
-def _shape(book: Book) -> list[Floats]:
+def _imbalance_by_depth(bid: Int32, ask: Int32, depths: tuple[int, ...]) -> list[Floats]:
+    """`(bid - ask) / (bid + ask)` `[n]` in [-1, 1], of sums over the best levels of `[levels, n]`.
+
+    One for each of the rising `depths`; 0 where both sums are 0.
+    """
+    found: list[Floats] = []
+    sums = np.zeros((2, bid.shape[1]))
+    for start, end in itertools.pairwise((0, *depths)):
+        for level in range(start, end):
+            sums[0] += bid[level]
+            sums[1] += ask[level]
+        found.append((sums[0] - sums[1]) / np.maximum(sums[0] + sums[1], 1.0))
+    return found
+
+
+def _shape(book: Book) -> list[npt.NDArray[Any]]:
     """Log sizes of levels 1-5 and distances of levels from the best, `[n]` each."""
     top = book.top(SIZE_LEVELS)
     bid_px, ask_px = book.bid_px, book.ask_px
     return [
         *np.log1p(top.bid_sz),
         *np.log1p(top.ask_sz),
-        *(bid_px[0] - bid_px[level - 1] for level in DISTANCE_LEVELS),
-        *(ask_px[level - 1] - ask_px[0] for level in DISTANCE_LEVELS),
+        *(np.subtract(bid_px[0], bid_px[level - 1], dtype=np.float64) for level in DISTANCE_LEVELS),
+        *(np.subtract(ask_px[level - 1], ask_px[0], dtype=np.float64) for level in DISTANCE_LEVELS),
     ]
 
 
 def _imbalances(book: Book) -> list[Floats]:
     """Spread, microprice minus mid and the imbalance at four depths, `[n]` each."""
-    spread = book.ask_px[0] - book.bid_px[0]
-    by_depth = [
-        imbalance(book.bid_sz[:depth].sum(axis=0), book.ask_sz[:depth].sum(axis=0))
-        for depth in IMBALANCE_DEPTHS
-    ]
+    spread = np.subtract(book.ask_px[0], book.bid_px[0], dtype=np.float64)
+    by_depth = _imbalance_by_depth(book.bid_sz, book.ask_sz, IMBALANCE_DEPTHS)
     # microprice = (bid * ask_sz + ask * bid_sz) / (bid_sz + ask_sz) = mid + spread / 2 * imbalance
     return [spread, 0.5 * spread * by_depth[0], *by_depth]
 
@@ -184,21 +191,20 @@ def _dynamics(chunk: BookChunk, rows: slice, book: Book, state: SegmentState) ->
     """Everything that looks back: flows, mid changes, time gap, trades, order counts, regime, `[n]` each."""
     counts = state.num_rows + 1.0 + np.arange(rows.stop - rows.start)
     ts_ns, top = chunk.ts_ns[rows], book.top(SIZE_LEVELS)
+    spread = np.subtract(book.ask_px[0], book.bid_px[0], dtype=np.float64)
     flow = order_flow_imbalance(top.after(state.book), top)
-    best_bid, best_ask = book.bid_px[0], book.ask_px[0]
-    changes = _mid_changes(0.5 * (best_bid + best_ask), state)
-    gap_s = np.diff(ts_ns, prepend=state.ts_ns if state.num_rows else ts_ns[0]) * 1e-9
+    changes = _mid_changes(0.5 * np.add(book.bid_px[0], book.ask_px[0], dtype=np.float64), state)
+    gap_s = np.diff(ts_ns, prepend=state.ts_ns if state.num_rows else ts_ns[0]).clip(min=0) * 1e-9
     bid_ct, ask_ct = (_by_level(ct[rows, :SIZE_LEVELS]) for ct in (chunk.bid_ct, chunk.ask_ct))
     columns = [
         signed_log(flow[0]),
         signed_log(flow.sum(axis=0)),
         *changes,
-        np.where(counts > 1, np.log(gap_s.clip(min=0.0) + MIN_GAP_S), 0.0),
+        np.where(counts > 1, np.log(gap_s + MIN_GAP_S), 0.0),
         signed_log(chunk.signed_volume[rows]),
         signed_log(chunk.trade_count[rows]),
-        imbalance(bid_ct[0], ask_ct[0]),
-        imbalance(bid_ct.sum(axis=0), ask_ct.sum(axis=0)),
-        *_regime(state, changes[0], best_ask - best_bid, gap_s, counts),
+        *_imbalance_by_depth(bid_ct, ask_ct, COUNT_DEPTHS),
+        *_regime(state, changes[0], spread, gap_s, counts),
         _session_time(chunk, rows),
     ]
     state.num_rows, state.ts_ns, state.book = int(counts[-1]), int(ts_ns[-1]), top.last()
@@ -222,17 +228,17 @@ def _regime(
 ) -> list[Floats]:
     """Fast and slow volatility per row, spread, activity (log rows per second), trend / volatility."""
     changes = counts - 1.0  # the first row of a segment has no change and no gap
-    fast = np.sqrt(state.fast_square.push(change**2, changes))
-    slow = np.sqrt(state.slow_square.push(change**2, changes))
-    trend = state.trend.push(change, changes)
-    gap = state.gap.push(gap_s.clip(min=0.0), changes)
+    square = change**2
+    square_fast, trend = state.fast.push(np.stack([square, change]), [changes, changes])
+    square_slow, spread, gap = state.slow.push(np.stack([square, spread, gap_s]), [changes, counts, changes])
+    fast = np.sqrt(square_fast)
     return [
         fast,
-        slow,
-        state.spread.push(spread, counts),
+        np.sqrt(square_slow),
+        spread,
         np.where(changes > 0, -np.log(gap + MIN_GAP_S), 0.0),
         # Same weights above and below: within [-1, 1] by Cauchy-Schwarz.
-        np.where(fast > 1e-9, trend / np.where(fast > 1e-9, fast, 1.0), 0.0),
+        np.where(fast > 1e-9, trend / np.maximum(fast, 1e-9), 0.0),
     ]
 
 

@@ -52,6 +52,26 @@ class SeveralInstrumentsError(InputError):
 
 
 @dataclass(frozen=True)
+class _Heads:
+    """What records say beside times and levels, all `[n]`; copies: a field of records is slow to scan."""
+
+    publisher: npt.NDArray[np.uint16]
+    ident: Int64
+    action: npt.NDArray[np.uint8]  # as a byte: numpy compares numbers several times faster than strings
+    flags: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, records: Records) -> "_Heads":
+        """The heads of `records` `[n] structured`."""
+        return cls(
+            records["publisher_id"].copy(),
+            records["instrument_id"].astype(np.int64),
+            records["action"].view(np.uint8).copy(),
+            records["flags"].copy(),
+        )
+
+
+@dataclass(frozen=True)
 class _Times:
     """Times of the chosen instrument's records, all `[n]`."""
 
@@ -92,7 +112,6 @@ class RowBuilder:
         self._rolls = rolls
         self.seen_ids: list[int] = []  # instrument ids met, in order; one that served again is met again
         self._last_day: dict[int, int] = {}  # UTC day on which each id was met last
-        self._newest_ns = 0  # of any record, sane or not: only days are told from it
         self._in_snapshot = False
 
     @property
@@ -100,42 +119,54 @@ class RowBuilder:
         """The segments so far; complete after the last chunk."""
         return self._segmenter
 
-    def push(self, records: Records, source: str = "records", offset: int = 0) -> BookChunk:
+    def push(self, records: Records, source: str = "records", offset: int | None = 0) -> BookChunk:
         """The valid rows of `records` `[n] structured`, as a BookChunk (possibly empty).
 
-        `source` and `offset` (bytes, of the first record) say where an error is. Raises InputError: time
-        going backwards, off-grid price, implausible size or action, several instruments or venues together.
+        `source` and `offset` (bytes, of the first record; None for text) say where an error is. Raises
+        InputError: time going backwards, off-grid price, implausible size or action, several instruments or
+        venues together.
         """
-        place = Place(source, offset, records.dtype.itemsize, self._chosen(records))
+        place = Place(source, offset, records, self._chosen(records))
         self.num_records += len(records)
         self.skipped["other_instrument"] += len(records) - len(place.index)
         if len(place.index) < len(records):
-            records = records[place.index]
-        self._check_identity(records, place)
+            records = _taken(records, place.index)
+        heads = _Heads.of(records)
+        self._check_identity(heads, place)
+        self._check_instruments(records, heads, place)
         times = self._locate(records, place)
+        if self.seen_ids:
+            self._last_day[self.seen_ids[-1]] = self._clock.newest_ns // DAY_NS
         levels = read_levels(records, self.instrument, place)
-        rows = np.flatnonzero(self._judge(records, times, levels))
-        breaks = self._breaks(records)
-        idents = records["instrument_id"].astype(np.int64)
-        segment = self._segmenter.assign(rows, times.ts_ns, times.open_ns, times.close_ns, idents, breaks)
+        rows = np.flatnonzero(self._judge(heads, times, levels))
+        ts_ns, open_ns, close_ns = (column[rows] for column in (times.ts_ns, times.open_ns, times.close_ns))
+        segment = self._segmenter.assign(
+            rows, ts_ns, open_ns, close_ns, heads.ident[rows], self._breaks(heads)
+        )
         volume = count = np.zeros(len(rows), np.int32)
         if self._flow is not None:
-            counted = (_action(records) == TRADE) & (times.open_ns > 0)
-            volume, count = self._flow.since_last_row(records, counted, rows, times.open_ns, idents)
-        return levels.chunk(rows, times.ts_ns, times.open_ns, times.close_ns, segment, volume, count)
+            counted = (heads.action == TRADE) & (times.open_ns > 0)
+            volume, count = self._flow.since_last_row(records, counted, rows, times.open_ns, heads.ident)
+        return BookChunk(
+            ts_ns=ts_ns,
+            **levels.of_rows(rows),
+            signed_volume=volume,
+            trade_count=count,
+            segment=segment,
+            session_open_ns=open_ns,
+            session_close_ns=close_ns,
+        )
 
     def _chosen(self, records: Records) -> Int64:
         if self.instrument_id is None:
             return np.arange(len(records))
         return np.flatnonzero(records["instrument_id"] == self.instrument_id)
 
-    def _check_identity(self, records: Records, place: Place) -> None:
-        """One venue, known actions, and ids that replace each other rather than alternate."""
-        if not len(records):
-            return
-        if self._publisher_id is None:
-            self._publisher_id = int(records["publisher_id"][0])
-        publisher, action = records["publisher_id"], _action(records)
+    def _check_identity(self, heads: _Heads, place: Place) -> None:
+        """One venue and known actions."""
+        publisher, action = heads.publisher, heads.action
+        if self._publisher_id is None and len(publisher):
+            self._publisher_id = int(publisher[0])
         place.refuse(
             publisher != self._publisher_id,
             lambda i: f"publisher {publisher[i]} beside {self._publisher_id}: books of two venues",
@@ -145,14 +176,15 @@ class RowBuilder:
         place.refuse(
             unknown, lambda i: f"unknown action {action[i : i + 1].tobytes()!r}", "the file is damaged"
         )
-        self._check_instruments(records, place)
 
-    def _check_instruments(self, records: Records, place: Place) -> None:
+    def _check_instruments(self, records: Records, heads: _Heads, place: Place) -> None:
         """Ids replace each other; one that comes back on the day it was left means several instruments."""
-        idents = records["instrument_id"]
+        idents = heads.ident
+        if not len(idents) or (self.seen_ids and (idents == self.seen_ids[-1]).all()):
+            return
         starts = np.concatenate([[0], np.flatnonzero(np.diff(idents)) + 1])
         ends = np.append(starts[1:], len(records))
-        first_day, last_day = self._days(records, starts, ends - 1)
+        first_day, last_day = self._days(records, heads, starts, ends - 1)
         for start, first, last in zip(starts.tolist(), first_day.tolist(), last_day.tolist(), strict=True):
             ident = int(idents[start])
             if not self.seen_ids or ident != self.seen_ids[-1]:
@@ -161,48 +193,51 @@ class RowBuilder:
                 self.seen_ids.append(ident)
             self._last_day[ident] = last
 
-    def _days(self, records: Records, *indices: Int64) -> list[Int64]:
+    def _days(self, records: Records, heads: _Heads, *indices: Int64) -> list[Int64]:
         """UTC days of the records at each of `indices`; without a good time, that of the record before."""
         raw = records["ts_recv"]
-        bad = ((records["flags"] & BAD_TS_RECV) != 0) | (raw == UNDEF_TIME)
-        newest = np.maximum(np.maximum.accumulate(np.where(bad, 0, raw).astype(np.int64)), self._newest_ns)
-        self._newest_ns = int(newest[-1])
+        bad = ((heads.flags & BAD_TS_RECV) != 0) | (raw == UNDEF_TIME)
+        times = np.where(bad, 0, raw).astype(np.int64)
+        newest = np.maximum(np.maximum.accumulate(times), self._clock.newest_ns)
         return [newest[index] // DAY_NS for index in indices]
 
     def _locate(self, records: Records, place: Place) -> _Times:
         ts_ns, bad = self._clock.read(records, place)
-        open_ns, close_ns = self._sessions.locate(ts_ns)
-        return _Times(ts_ns, bad, open_ns, close_ns)
+        if len(ts_ns):
+            # Times never decrease: where the first and the last are of one session, all are.
+            open_ns, close_ns = self._sessions.locate(ts_ns[[0, -1]])
+            if open_ns[0] == open_ns[1] > 0:
+                return _Times(ts_ns, bad, *(np.full(len(ts_ns), ends[0]) for ends in (open_ns, close_ns)))
+        return _Times(ts_ns, bad, *self._sessions.locate(ts_ns))
 
-    def _judge(self, records: Records, times: _Times, levels: Levels) -> Bool:
+    def _judge(self, heads: _Heads, times: _Times, levels: Levels) -> Bool:
         """Which records `[n] bool` are valid rows; the others are counted under their first reason."""
-        flags = records["flags"]
         tests = {
-            "trade": _action(records) == TRADE,
-            "clear": _action(records) == CLEAR,
-            "not_last": (flags & LAST) == 0,
+            "trade": heads.action == TRADE,
+            "clear": heads.action == CLEAR,
+            "not_last": (heads.flags & LAST) == 0,
             "bad_ts_recv": times.bad,
-            "maybe_bad_book": (flags & MAYBE_BAD_BOOK) != 0,
+            "maybe_bad_book": (heads.flags & MAYBE_BAD_BOOK) != 0,
             "out_of_session": times.open_ns == 0,
             **levels.faults(self.instrument),
         }
-        valid = np.ones(len(records), np.bool_)
+        valid = np.ones(len(heads.flags), np.bool_)
         for reason in REASONS[1:]:
             failed = valid & tests[reason]
             self.skipped[reason] += int(np.count_nonzero(failed))
-            valid &= ~failed
+            valid ^= failed
         return valid
 
-    def _breaks(self, records: Records) -> Bool:
+    def _breaks(self, heads: _Heads) -> Bool:
         """Records `[n] bool` at which the book starts anew: a clear, or the first of a run of snapshots."""
-        snapshot = (records["flags"] & SNAPSHOT) != 0
+        snapshot = (heads.flags & SNAPSHOT) != 0
         before = np.concatenate([[self._in_snapshot], snapshot[:-1]])
         if len(snapshot):
             self._in_snapshot = bool(snapshot[-1])
-        breaks: Bool = (_action(records) == CLEAR) | (snapshot & ~before)
+        breaks: Bool = (heads.action == CLEAR) | (snapshot & ~before)
         return breaks
 
 
-def _action(records: Records) -> npt.NDArray[np.uint8]:
-    """Actions `[n]` as bytes: numpy compares numbers several times faster than strings."""
-    return np.asarray(records["action"].view(np.uint8))
+def _taken(records: Records, index: Int64) -> Records:
+    """`records[index]`, by plain bytes: numpy copies structured items field by field."""
+    return records.view(f"V{records.dtype.itemsize}").take(index).view(records.dtype)

@@ -47,18 +47,15 @@ class Segmenter:
     def assign(
         self, rows: Int64, ts_ns: Int64, open_ns: Int64, close_ns: Int64, idents: Int64, breaks: Bool
     ) -> npt.NDArray[np.int32]:
-        """Segment number `[m] int32` of each row; `rows` `[m]` index records, the rest is per record `[n]`.
+        """Segment number `[m] int32` of each row; `rows` `[m]` index records, times and ids are per row.
 
-        `breaks` marks records at which the book starts anew; one that is itself a row begins the new segment.
+        `breaks` `[n]` marks records at which the book starts anew; a row among them begins the new segment.
         """
         if not len(rows):
             self._broken |= bool(breaks.any())
             return np.zeros(0, np.int32)
-        # Breaks in (previous row, row]: the differences of the running count at the rows.
-        broken = np.diff(np.cumsum(breaks)[rows], prepend=0) > 0
-        broken[0] |= self._broken
-        self._broken = bool(breaks[rows[-1] + 1 :].any())
-        columns = ts_ns[rows], open_ns[rows], idents[rows]
+        broken = self._breaks_before(rows, breaks)
+        columns = ts_ns, open_ns, idents
         gap, session, ident = (self._changes(column, i) for i, column in enumerate(columns))
         announced = (session != 0) | (ident != 0)
         starts = announced | (gap > self.max_gap_ns) | broken
@@ -66,12 +63,21 @@ class Segmenter:
             starts[0] = announced[0] = True
         base = len(self._starts)
         for index in np.flatnonzero(starts).tolist():
-            row = int(rows[index])
-            record = (self.num_rows + index, session[index] != 0, open_ns[row], close_ns[row], idents[row])
-            self._open(*record, bool(announced[index]))
+            times = open_ns[index], close_ns[index], idents[index]
+            self._open(self.num_rows + index, session[index] != 0, *times, bool(announced[index]))
         self.num_rows += len(rows)
         self._newest = _Row(*(int(column[-1]) for column in columns))
         return (base - 1 + np.cumsum(starts)).astype(np.int32)
+
+    def _breaks_before(self, rows: Int64, breaks: Bool) -> Bool:
+        """Rows `[m] bool` with a break after the row before and up to themselves."""
+        broken = np.zeros(len(rows), np.bool_)
+        if breaks.any():
+            # The differences of the running count at the rows.
+            broken = np.diff(np.cumsum(breaks)[rows], prepend=0) > 0
+        broken[0] |= self._broken
+        self._broken = bool(breaks[rows[-1] + 1 :].any())
+        return broken
 
     def _changes(self, column: Int64, field: int) -> Int64:
         """Differences `[m]` to the previous row's value; 0 for the very first row."""

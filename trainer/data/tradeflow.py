@@ -19,9 +19,11 @@ def signed_lots(records: Records, position: Int64) -> Int64:
 
 def _sums(values: Int64, target: Int64, num: int) -> Int64:
     """Sums `[num]` of the values `[m]` by their target; targets never decrease. Exact, unlike bincount."""
-    totals = np.concatenate([[0], np.cumsum(values)])
-    ends = np.searchsorted(target, np.arange(num + 1))
-    return np.diff(totals[ends])
+    sums = np.zeros(num, np.int64)
+    if len(values):
+        starts = np.flatnonzero(np.diff(target, prepend=-1))
+        sums[target[starts]] = np.add.reduceat(values, starts)
+    return sums
 
 
 class TradeFlow:
@@ -47,18 +49,18 @@ class TradeFlow:
         position = np.flatnonzero(trades)
         lots = signed_lots(records, position)
         target = np.searchsorted(rows, position)
+        waiting = int(np.searchsorted(target, len(rows)))  # from this trade on none has a row yet
         volume, count = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         if len(rows):
-            inside = np.flatnonzero(target < len(rows))
-            row = rows[target[inside]]
-            same = (open_ns[position[inside]] == open_ns[row]) & (idents[position[inside]] == idents[row])
-            volume = _sums(np.where(same, lots[inside], 0), target[inside], len(rows))
-            count = _sums(same.astype(np.int64), target[inside], len(rows))
+            own, row = position[:waiting], rows[target[:waiting]]
+            same = (open_ns[own] == open_ns[row]) & (idents[own] == idents[row])
+            volume = _sums(lots[:waiting] * same, target[:waiting], len(rows))
+            count = _sums(same.astype(np.int64), target[:waiting], len(rows))
             if self._key == (int(open_ns[rows[0]]), int(idents[rows[0]])):
                 volume[0] += self._volume
                 count[0] += self._count
             self._key, self._volume, self._count = (0, 0), 0, 0
-        self._carry(position[target == len(rows)], lots[target == len(rows)], open_ns, idents)
+        self._carry(position[waiting:], lots[waiting:], open_ns, idents)
         return volume.astype(np.int32), count.astype(np.int32)
 
     def _carry(self, position: Int64, lots: Int64, open_ns: Int64, idents: Int64) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.config import Config
-from trainer.data.cache import MIN_WINDOW_DECISIONS, Cache
+from trainer.data.cache import MIN_WINDOW_DECISIONS, Cache, rows_needed
+from trainer.data.decisions import least_rows
 from trainer.data.inspection.book import RowTimes
 from trainer.data.inspection.report import WalkForwardReport
 from trainer.data.windows import Window, plan_windows, train_test
@@ -41,11 +42,9 @@ def walk_forward(rows: Rows, config: Config) -> WalkForwardReport:
 
 def _plan(rows: Rows, config: Config) -> tuple[list[Window], str]:
     """The windows, or none and why not."""
-    num_windows, step = config.data.folds + 1, config.data.decision_rows
-    needed = num_windows * MIN_WINDOW_DECISIONS * step
+    needed, words = rows_needed(config)
     if len(rows.ts_ns) < needed:
-        need = f"{num_windows} windows of {MIN_WINDOW_DECISIONS} decisions of {step} rows need"
-        return [], f"fewer than the {needed} that {need}"
+        return [], f"fewer than the {needed} that {words}"
     cache = cast(Cache, rows)
     try:
         windows = plan_windows(cache, config)
@@ -57,7 +56,7 @@ def _plan(rows: Rows, config: Config) -> tuple[list[Window], str]:
 
 
 def _most_folds(rows: Rows, config: Config) -> int:
-    most = len(rows.ts_ns) // (MIN_WINDOW_DECISIONS * config.data.decision_rows) - 1
+    most = len(rows.ts_ns) // (MIN_WINDOW_DECISIONS * least_rows(config.data)) - 1
     tried = range(min(most, MOST_FOLDS), 0, -1)
     return next((folds for folds in tried if _fits(rows, config, {"folds": folds})), 0)
 
