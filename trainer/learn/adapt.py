@@ -10,6 +10,7 @@ from trainer.learn.controllers import Observations, update_averages, update_lear
 from trainer.learn.learner import Learner
 from trainer.learn.objective import ReplayLosses
 from trainer.learn.optimizer import Moments, Update, adamw, polyak
+from trainer.learn.reward import update_close_scale
 from trainer.learn.rollout import Acted, Fresh
 from trainer.learn.state import TrainState
 from trainer.learn.telemetry import SHARE_NAMES, action_shares, record_row
@@ -72,9 +73,11 @@ def adapt(
     slots, counts = update_learning_rates(slots, counts, _group_losses(fresh, losses))
     update, target = _optimized(learner, state, grad, slots)
     seen = observations(fresh, acted, losses, filled > 0)
-    slots = update_averages(slots, seen)
     learn = learner.config.learn
-    slots = update_outputs(slots, counts, filled >= learn.per_capacity, learn.n_step)
+    slots = update_averages(slots, seen, learn)
+    slots = update_outputs(slots, counts, filled >= learn.per_capacity, learn)
+    if learn.reward == "at_close":
+        slots = update_close_scale(slots, acted.outcome.trades)
     counts = _counted(counts, seen, update.applied)
     record = record_row(
         _market_metrics(acted, seen)
