@@ -269,7 +269,7 @@ ALL_ACTIONS = seed().learn
 
 
 def entropy_steps(entropy: float, learn: LearnConfig, steps: int = 1) -> float:
-    """Factor that `steps` bounded steps put on the entropy coefficient; a lane may choose from three actions."""
+    """Factor that `steps` bounded steps put on the entropy coefficient; lanes choose from three actions."""
     values, counts = start()
     values = update_averages(values, seen(entropy=entropy, entropy_limit=math.log(3)), learn)
     for step in range(50, 50 * (steps + 1), 50):
