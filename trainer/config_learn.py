@@ -59,6 +59,10 @@ class LearnConfig(Section):
         le=1e-2,
         description="start of every head's rate; in the controller's bounds",
     )
+    decaying_rates: tuple[Literal["bce", "aux", "q", "pi", "v"], ...] = Field(
+        default=("bce", "aux", "q", "pi", "v"),
+        description="groups whose rate a plateau of their loss halves; (documents): q, pi, v",
+    )
     adam_betas: tuple[float, float] = Field(default=(0.9, 0.999), description="of AdamW")
     adam_eps: float = Field(default=1e-8, gt=0, description="of AdamW")
     weight_decay: float = Field(default=1e-2, ge=0, description="decoupled, of AdamW")

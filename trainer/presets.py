@@ -66,6 +66,7 @@ def seed() -> Config:
         learn=LearnConfig(
             n_step=1,
             importance_beta=0.0,
+            decaying_rates=("q", "pi", "v"),
             reward="at_close",
             advantage="done_only",
             td_cut="done",

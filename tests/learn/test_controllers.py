@@ -260,7 +260,7 @@ def test_the_span_stays_inside_its_bounds(duration: float, span: float) -> None:
 def test_every_slot_and_count_is_handed_on() -> None:
     values, counts = start()
     after = update_outputs(update_averages(values, seen(), LEARN), counts, COLD, LEARN)
-    rated, tally = update_learning_rates(values, counts, torch.ones(5))
+    rated, tally = update_learning_rates(values, counts, torch.ones(5), LEARN)
     assert set(after) == set(rated) == set(values)
     assert set(tally) == set(COUNTS)
 

@@ -26,7 +26,8 @@ TINY = {
     "agent": {"hidden": 24, "buckets": (8, 8, 8), "ssd_state": 8, "head_hidden": 32},
     "learn": {"n_backtests": 16, "per_capacity": 256, "batch_size": 32},
     "evaluate": {
-        "tile_decisions": 60, "bootstrap_block_decisions": 10, "bootstrap_resamples": 100, "random_traders": 2,
+        "tile_decisions": 60,
+        "bootstrap_block_decisions": 10, "bootstrap_resamples": 100, "random_traders": 2,
     },
     "run": {"n_steps": FULL, "checkpoint_every": HALF, "log_every": 20, "device": "cpu"},
 }  # fmt: skip

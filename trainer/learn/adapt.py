@@ -70,10 +70,10 @@ def adapt(
 ) -> Adapted:
     """Learning rates, optimizer, target, then all other controllers; also the step's record."""
     slots, counts = learner.slots.read(state.bus), learner.slots.read_counts(state.counts)
-    slots, counts = update_learning_rates(slots, counts, _group_losses(fresh, losses))
+    learn = learner.config.learn
+    slots, counts = update_learning_rates(slots, counts, _group_losses(fresh, losses), learn)
     update, target = _optimized(learner, state, grad, slots)
     seen = observations(fresh, acted, losses, filled > 0)
-    learn = learner.config.learn
     slots = update_averages(slots, seen, learn)
     slots = update_outputs(slots, counts, filled >= learn.per_capacity, learn)
     if learn.reward == "at_close":

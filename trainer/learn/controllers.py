@@ -145,11 +145,13 @@ def _update_scale(slots: Values, warm: Tensor, n_step: int) -> Values:
     return out
 
 
-def update_learning_rates(slots: Values, counts: Values, losses: Tensor) -> tuple[Values, Values]:
-    """Plateau rule of all five groups (`losses [5]`, order of GROUPS), before the optimizer of the same step.
+def update_learning_rates(
+    slots: Values, counts: Values, losses: Tensor, learn: LearnConfig
+) -> tuple[Values, Values]:
+    """Plateau rule of the groups (`losses [5]`, order of GROUPS), before the optimizer of the same step.
 
     After a warm-up, no gain of 1 % on the best average loss for 1,000 observations halves the rate, for ever.
-    A loss of exactly zero is no observation.
+    A loss of exactly zero is no observation. The rate of a group outside `learn.decaying_rates` stays.
     """
     out, tally = dict(slots), dict(counts)
     tally["lr_observations"] = counts["lr_observations"] + 1
@@ -164,6 +166,9 @@ def update_learning_rates(slots: Values, counts: Values, losses: Tensor) -> tupl
         halve = seen & warm & (stale >= LR_PATIENCE)
         out[f"ema.loss.{group}"] = average
         out[f"loss_best.{group}"] = torch.where(seen & (~warm | gained), average, best)
+        if group not in learn.decaying_rates:
+            tally[f"lr_stale.{group}"] = stale
+            continue
         rate = slots[f"lr.{group}"]
         out[f"lr.{group}"] = torch.where(halve, rate * 0.5, rate).clamp(*LR_BOUNDS)
         tally[f"lr_stale.{group}"] = torch.where(halve, 0, stale)
