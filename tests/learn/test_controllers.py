@@ -17,7 +17,7 @@ from trainer.learn.controllers import (
     update_learning_rates,
     update_outputs,
 )
-from trainer.presets import default, seed
+from trainer.presets import default
 
 LEARN = default().learn
 COLD, WARM = torch.tensor(False), torch.tensor(True)
@@ -263,42 +263,6 @@ def test_every_slot_and_count_is_handed_on() -> None:
     rated, tally = update_learning_rates(values, counts, torch.ones(5), LEARN)
     assert set(after) == set(rated) == set(values)
     assert set(tally) == set(COUNTS)
-
-
-ALL_ACTIONS = seed().learn
-
-
-def entropy_steps(entropy: float, learn: LearnConfig, steps: int = 1) -> float:
-    """Factor that `steps` bounded steps put on the entropy coefficient; lanes choose from three actions."""
-    values, counts = start()
-    values = update_averages(values, seen(entropy=entropy, entropy_limit=math.log(3)), learn)
-    for step in range(50, 50 * (steps + 1), 50):
-        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, COLD, learn)
-    return values["entropy_coef"].item() / 0.035
-
-
-def test_the_documents_entropy_target_is_a_ratchet_that_never_lowers_the_coefficient() -> None:
-    reachable = [math.log(11) * share / 20 for share in range(1, 21)]
-    factors = [entropy_steps(entropy, ALL_ACTIONS) for entropy in reachable]
-    assert min(factors) == pytest.approx(1.0), "lowering would start above 1.05 ln 11"
-    assert [entropy for entropy, factor in zip(reachable, factors, strict=True) if factor > 1.1] == [
-        entropy for entropy in reachable if entropy < 0.7 * math.log(11) / 1.5
-    ]
-    # All that a flat lane can choose from is ln 3: even a uniform policy is pushed up to the upper bound.
-    assert entropy_steps(math.log(3), ALL_ACTIONS, 30) == pytest.approx(1.0 / 0.035)
-
-
-def test_the_default_entropy_target_lowers_the_coefficient_of_a_uniform_policy() -> None:
-    assert entropy_steps(math.log(3), LEARN) == pytest.approx(0.6 + 0.4 / 1.5)
-    assert entropy_steps(0.7 * math.log(3), LEARN) == pytest.approx(1.0)
-    assert entropy_steps(0.3, LEARN) == pytest.approx(0.6 + 0.4 * 1.5)
-
-
-def test_the_entropy_target_in_use_is_on_the_bus() -> None:
-    three = seen(entropy=1.0, entropy_limit=math.log(3))
-    assert adapted(three, 1, learn=LEARN)["ema.entropy_target"].item() == pytest.approx(0.7 * math.log(3))
-    documents = adapted(three, 1, learn=ALL_ACTIONS)["ema.entropy_target"].item()
-    assert documents == pytest.approx(0.7 * math.log(11))
 
 
 def test_at_close_scale_and_span_are_left_to_their_own_rule() -> None:
