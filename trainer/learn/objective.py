@@ -38,7 +38,8 @@ class SupervisedLosses(NamedTuple):
 
 
 class ReplayLosses(NamedTuple):
-    """Scalars with gradient into the heads only, and what the controllers and the replay need to see."""
+    """Scalars with gradient into the heads, with `encoder_rl` into the encoder too, and what controllers and
+    replay need to see."""
 
     q: Tensor
     policy: Tensor
