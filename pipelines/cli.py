@@ -69,7 +69,7 @@ Exit codes: 0 a run takes this data, 2 it does not.
 @cappa.command(name="run", help="Run the plan on this machine.", description=RUN_EXAMPLES)
 @dataclass(frozen=True)
 class Run:
-    preset: Annotated[Literal["demo", "default"], Arg(long=True, help="Starting point.")] = "default"
+    preset: Annotated[Literal["demo", "default", "seed"], Arg(long=True, help="Starting point.")] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
     mbp10_data_dir: Annotated[
         Path | str | None,
@@ -183,7 +183,7 @@ class Inspect:
         Path | str, Arg(parse=data_location, parse_inference=False, help="File, directory or s3:// URL.")
     ]
     preset: Annotated[
-        Literal["demo", "default"], Arg(long=True, help="Whose decisions and folds are counted.")
+        Literal["demo", "default", "seed"], Arg(long=True, help="Whose decisions and folds are counted.")
     ] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
     folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None

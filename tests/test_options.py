@@ -68,7 +68,7 @@ def test_data_files_replace_a_presets_synthetic_market() -> None:
 
 
 def test_unknown_presets_are_refused_with_those_there_are() -> None:
-    assert refused("demoo") == "--preset: unknown preset 'demoo'; choose default, demo"
+    assert refused("demoo") == "--preset: unknown preset 'demoo'; choose default, demo, seed"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class Common:
 class Prepared(Common):
     """Options that decide what a run computes, and on which data."""
 
-    preset: Annotated[str, Arg(long=True, help="Starting point: default or demo.")] = "default"
+    preset: Annotated[str, Arg(long=True, help="Starting point: default, demo or seed.")] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
     market: Annotated[
         str | None, Arg(long=True, choices=["planted", "martingale"], help="Synthetic market.")

@@ -11,19 +11,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator
 
+from trainer.config_learn import AgentConfig as AgentConfig
+from trainer.config_learn import LearnConfig as LearnConfig
+from trainer.config_learn import Section
 from trainer.location import valid_location
 
 Market = Literal["planted", "martingale"]
 # A path, or the text of an s3:// URL.
 DataLocation = Annotated[Path | str, PlainValidator(valid_location), PlainSerializer(str, when_used="json")]
-
-
-class Section(BaseModel):
-    """Base of all sections: immutable, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class InstrumentConfig(Section):
@@ -144,65 +141,6 @@ class MarketConfig(Section):
         le=1,
         description="EMA rate of a lane's order share (a decision) and win share (a trade)",
     )
-
-
-class AgentConfig(Section):
-    """Encoder and heads (SYSTEM.md section 4)."""
-
-    hidden: int = Field(default=128, ge=8, description="D, channels of the encoder")
-    ssd_blocks: int = Field(default=2, ge=1, description="Mamba2 (SSD) blocks")
-    ssd_expand: int = Field(default=2, ge=1, description="inner width of a block over D")
-    ssd_heads: int = Field(default=4, ge=1, description="heads of a block")
-    ssd_state: int = Field(default=32, ge=1, description="state size of a head")
-    buckets: tuple[int, ...] = Field(default=(43, 43, 42), description="channels per horizon, sum D")
-    head_hidden: int = Field(default=128, ge=8, description="hidden width of the Q, policy and value heads")
-    atoms: int = Field(default=21, ge=3, description="Z, atoms of C51")
-
-    @model_validator(mode="after")
-    def _buckets_cover_all_channels(self) -> "AgentConfig":
-        if sum(self.buckets) != self.hidden or min(self.buckets) < 1:
-            raise ValueError(f"buckets {self.buckets} must be positive and sum to hidden = {self.hidden}")
-        if (self.hidden * self.ssd_expand) % self.ssd_heads:
-            raise ValueError("hidden * ssd_expand must be a multiple of ssd_heads")
-        return self
-
-
-class LearnConfig(Section):
-    """Replay, losses and optimizer (SYSTEM.md sections 5 and 6)."""
-
-    seed: int = Field(default=0, ge=0, description="of weights, sampling and anchors")
-    n_backtests: int = Field(default=1024, ge=1, description="B, lanes")
-    per_capacity: int = Field(default=65_536, ge=1, description="N, transitions kept; a power of two >= B")
-    batch_size: int = Field(default=1024, ge=1, description="replayed transitions of one update")
-    n_step: int = Field(default=5, ge=1, le=16, description="n, rewards summed before the bootstrap")
-    prioritized: bool = Field(default=True, description="proportional prioritized replay; else uniform")
-    importance_beta: float = Field(
-        default=0.4, ge=0, le=1, description="exponent of the importance weights; 0 = none"
-    )
-    learning_rate: float = Field(
-        default=1e-3,
-        ge=1e-4,
-        le=1e-2,
-        description="start of every head's rate; in the controller's bounds",
-    )
-    adam_betas: tuple[float, float] = Field(default=(0.9, 0.999), description="of AdamW")
-    adam_eps: float = Field(default=1e-8, gt=0, description="of AdamW")
-    weight_decay: float = Field(default=1e-2, ge=0, description="decoupled, of AdamW")
-    max_grad_norm: float = Field(default=1.0, gt=0, description="global norm clip")
-    value_weight: float = Field(default=0.5, ge=0, description="weight of the value loss; the others have 1")
-    distill_weight: float = Field(default=1.0, ge=0, description="start weight of policy distillation from Q")
-    distill_temperature: float = Field(default=0.1, gt=0, description="start temperature, units of scaled Q")
-    encoder_distill: float = Field(
-        default=0.0, ge=0, description="weight of distillation on the fresh forward"
-    )
-    initial_priority: float = Field(default=1.0, gt=0, description="of the first transitions")
-
-    @model_validator(mode="after")
-    def _replay_holds_a_step(self) -> "LearnConfig":
-        n = self.per_capacity
-        if n & (n - 1) or n < self.n_backtests:
-            raise ValueError(f"per_capacity {n} must be a power of two >= n_backtests {self.n_backtests}")
-        return self
 
 
 class EvaluateConfig(Section):

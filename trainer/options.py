@@ -65,7 +65,7 @@ def overlaid(config: Config, body: Mapping[str, Any], where: str) -> Config:
             if first["type"] == "extra_forbidden"
             else first["msg"].removeprefix("Value error, ")
         )
-        do = "see trainer/config.py for the fields, their units and reasons"
+        do = "see trainer/config.py and config_learn.py for the fields, their units and reasons"
         raise InputError(f"{field}: {what}" if field else what, where=where, do=do) from error
 
 

@@ -56,4 +56,24 @@ def demo() -> Config:
     )
 
 
-PRESETS = {"default": default, "demo": demo}
+def seed() -> Config:
+    """The documents' forms at their dimensions, to be compared with (docs/decisions/seed-preset.md)."""
+    return Config(
+        preset="seed",
+        data=DataConfig(decision_rows=1),
+        market=MarketConfig(stop_loss_measure="lifetime_peak"),
+        agent=AgentConfig(rl_heads="linear"),
+        learn=LearnConfig(
+            n_step=1,
+            importance_beta=0.0,
+            decaying_rates=("q", "pi", "v"),
+            reward="at_close",
+            advantage="done_only",
+            td_cut="done",
+            target_max="all",
+            entropy_target="all_actions",
+        ),
+    )
+
+
+PRESETS = {"default": default, "demo": demo, "seed": seed}

@@ -12,7 +12,7 @@ from trainer.agent.agent import Agent
 from trainer.agent.heads import NEGATIVE, bucket_mask, policy_logits, support
 from trainer.config import Config
 from trainer.learn.random import Stream, uniform
-from trainer.presets import default
+from trainer.presets import default, seed
 from trainer.types import NUM_ACTIONS, NUM_CONTEXT, NUM_LABEL_SOURCES, Action
 
 MakeWeights = Callable[..., dict[str, Tensor]]
@@ -157,3 +157,37 @@ def test_the_bucket_mask_gives_each_channel_one_horizon(config: Config) -> None:
     assert mask.shape == (10, 12)
     assert (mask.sum(1) == 4).all()
     assert mask.unflatten(1, (3, 4)).sum((0, 2)).tolist() == [20.0, 12.0, 8.0]
+
+
+@pytest.fixture(scope="module")
+def linear(config: Config) -> Agent:
+    return Agent.build(config.replaced(agent={"rl_heads": "linear"}), CPU)
+
+
+def test_the_documents_heads_are_one_matrix_on_h_and_never_see_the_context(linear: Agent) -> None:
+    generator, d = torch.Generator().manual_seed(0), linear.cfg.hidden
+    w = linear.layout.unflatten(torch.randn(linear.layout.size, generator=generator))
+    x = heads_input(linear, 6)
+    other = torch.cat([x[:, :d], torch.randn(6, NUM_CONTEXT, generator=generator)], -1)
+    feasible = torch.ones(6, NUM_ACTIONS, dtype=torch.bool)
+    for found, moved, name in (
+        (linear.q_distribution(w, x).flatten(1), linear.q_distribution(w, other).flatten(1), "q"),
+        (policy_logits(w, x, feasible), policy_logits(w, other, feasible), "pi"),
+        (linear.value(w, x)[:, None], linear.value(w, other)[:, None], "v"),
+    ):
+        torch.testing.assert_close(found, x[:, :d] @ w[f"{name}.weight"] + w[f"{name}.bias"])
+        assert torch.equal(found, moved), f"{name} read the context"
+    names = {p.name for p in linear.layout.parameters if p.group in ("q", "pi", "v")}
+    assert names == {f"{name}.{part}" for name in ("q", "pi", "v") for part in ("weight", "bias")}
+
+
+def test_the_defaults_heads_see_the_context(agent: Agent, make_weights: MakeWeights) -> None:
+    w, x = make_weights(torch.float32), heads_input(agent, 6)
+    other = torch.cat([x[:, : agent.cfg.hidden], -x[:, agent.cfg.hidden :]], -1)
+    assert not torch.allclose(agent.value(w, x), agent.value(w, other))
+    assert not torch.allclose(agent.q_distribution(w, x), agent.q_distribution(w, other))
+
+
+def test_the_documents_q_head_has_128_times_231_weights() -> None:
+    layout = Agent.build(seed(), CPU).layout
+    assert next(p for p in layout.parameters if p.name == "q.weight").shape == (128, 231)

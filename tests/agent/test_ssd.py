@@ -46,7 +46,7 @@ def recurrent_lane(w: dict[str, Array], x: Array, cfg: AgentConfig) -> Array:
     return np.stack(out)
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 13])
+@pytest.mark.parametrize("num_rows", [1, 2, 8, 13, 64])
 def test_the_block_equals_the_row_by_row_recurrence(
     config: Config, make_weights: MakeWeights, generator: torch.Generator, num_rows: int
 ) -> None:

@@ -1,5 +1,6 @@
 """The compiled step: every part traces into one graph, without a warning, and computes the same."""
 
+import pytest
 import torch
 
 from benchmarks.step import new_runner, random_walk_tape
@@ -7,7 +8,9 @@ from trainer.config import Config
 from trainer.learn.runner import Runner
 from trainer.learn.step import Parts
 from trainer.learn.tree import leaves
-from trainer.presets import INSTRUMENTS, demo
+from trainer.presets import INSTRUMENTS, demo, seed
+
+DOCUMENTS = {"reward", "advantage", "td_cut", "target_max", "entropy_target"}
 
 
 def tiny() -> Config:
@@ -25,13 +28,25 @@ def tiny() -> Config:
     )
 
 
-def runner() -> Runner:
-    return new_runner(tiny(), INSTRUMENTS["ES"], random_walk_tape(tiny(), 2_000, torch.device("cpu")))
+RULES = {
+    "the default": {},
+    "every other rule": {
+        "agent": {"rl_heads": "linear"},
+        "learn": {**seed().learn.model_dump(include=DOCUMENTS), "encoder_rl": 0.5, "policy_weight": 2.0},
+    },
+}
 
 
-def test_parts_traced_whole_equal_the_plain_step_bit_for_bit() -> None:
+def runner(config: Config) -> Runner:
+    return new_runner(config, INSTRUMENTS["ES"], random_walk_tape(config, 2_000, torch.device("cpu")))
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_parts_traced_whole_equal_the_plain_step_bit_for_bit(rules: str) -> None:
     # The `eager` backend traces and then runs the same kernels: what it finds is wrong tracing, not rounding.
-    plain, traced = runner(), runner()
+    torch._dynamo.reset()  # five parts a run, and torch keeps eight versions of one function
+    config = tiny().replaced(**RULES[rules])
+    plain, traced = runner(config), runner(config)
     traced.parts = Parts().compiled(backend="eager")
     for _ in range(4):
         plain.advance()

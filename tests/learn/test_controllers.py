@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from trainer.config import LearnConfig
 from trainer.learn.bus import COUNTS, EMAS, Slots
 from trainer.learn.controllers import (
     Observations,
@@ -18,6 +19,7 @@ from trainer.learn.controllers import (
 )
 from trainer.presets import default
 
+LEARN = default().learn
 COLD, WARM = torch.tensor(False), torch.tensor(True)
 OUTPUTS = ("gamma", "target_tau", "ppo_clip", "entropy_coef", "per_alpha", "reward_scale", "atom_span")
 AVERAGES = [name for name in EMAS if "loss" not in name]
@@ -47,14 +49,14 @@ def adapted(
     warm: torch.Tensor = COLD,
     slots: Values | None = None,
     first: int = 0,
-    n_step: int = 5,
+    learn: LearnConfig = LEARN,
 ) -> Values:
     """The slots after `steps` updates that all saw the same."""
     values, counts = start()
     values = slots or values
     for step in range(first, first + steps):
-        values = update_averages(values, observations)
-        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, warm, n_step)
+        values = update_averages(values, observations, learn)
+        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, warm, learn)
     return values
 
 
@@ -64,7 +66,7 @@ def outputs(values: Values) -> dict[str, float]:
 
 def test_after_construction_outputs_are_their_starts_and_averages_exactly_zero() -> None:
     values, counts = start()
-    assert outputs(values) == outputs(update_outputs(values, counts, COLD, 5))
+    assert outputs(values) == outputs(update_outputs(values, counts, COLD, LEARN))
     assert [values[name].item() for name in EMAS] == [0.0] * len(EMAS)
     assert values["gamma"].item() == pytest.approx(0.90)
     assert values["entropy_coef"].item() == pytest.approx(0.035)
@@ -138,9 +140,9 @@ def test_bounded_steps_go_in_the_stated_direction(
 def test_outputs_stop_at_their_bounds(output: str, readings: dict[str, float], bound: float) -> None:
     observations = seen(learned=True, **readings)
     values, counts = start()
-    values = update_averages(values, observations)
+    values = update_averages(values, observations, LEARN)
     for step in range(50, 50 * 40, 50):
-        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, COLD, 5)
+        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, COLD, LEARN)
     assert values[output].item() == pytest.approx(bound, rel=1e-6)
 
 
@@ -150,8 +152,8 @@ def test_bounded_steps_come_at_most_every_50_updates() -> None:
     changed = []
     for step in range(160):
         before = values["target_tau"].item()
-        values = update_averages(values, observations)
-        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, COLD, 5)
+        values = update_averages(values, observations, LEARN)
+        values = update_outputs(values, counts | {"updates": torch.tensor(step)}, COLD, LEARN)
         if values["target_tau"].item() != before:
             changed.append(step)
     assert changed == [50, 100, 150]
@@ -242,7 +244,7 @@ def test_scale_and_span_follow_the_returns_until_the_buffer_is_full() -> None:
 @pytest.mark.parametrize("n_step", [1, 5, 16])
 def test_the_span_covers_three_deviations_of_a_sum_of_n_step_returns(n_step: int) -> None:
     readings = seen(return_square=1.0, trade_duration=4.0, num_trades=1, learned=True)
-    found = adapted(readings, 100, n_step=n_step)
+    found = adapted(readings, 100, learn=LEARN.model_copy(update={"n_step": n_step}))
     assert found["gamma"].item() == pytest.approx(0.9, abs=1e-5)
     # Independent returns of 1 in root mean square, discounted by gamma^n each, sum to this deviation.
     spread = 1 / math.sqrt(1 - 0.9 ** (2 * n_step))
@@ -257,7 +259,13 @@ def test_the_span_stays_inside_its_bounds(duration: float, span: float) -> None:
 
 def test_every_slot_and_count_is_handed_on() -> None:
     values, counts = start()
-    after = update_outputs(update_averages(values, seen()), counts, COLD, 5)
-    rated, tally = update_learning_rates(values, counts, torch.ones(5))
+    after = update_outputs(update_averages(values, seen(), LEARN), counts, COLD, LEARN)
+    rated, tally = update_learning_rates(values, counts, torch.ones(5), LEARN)
     assert set(after) == set(rated) == set(values)
     assert set(tally) == set(COUNTS)
+
+
+def test_at_close_scale_and_span_are_left_to_their_own_rule() -> None:
+    learn = LEARN.model_copy(update={"reward": "at_close"})
+    after = adapted(seen(return_square=900.0, learned=True), 60, learn=learn)
+    assert (after["reward_scale"].item(), after["atom_span"].item()) == (1.0, 4.0)

@@ -26,6 +26,7 @@ from trainer.presets import INSTRUMENTS, demo
 from trainer.types import NUM_ACTIONS, NUM_CONTEXT, NUM_LABEL_SOURCES
 
 CPU = torch.device("cpu")
+LEARN = demo().learn
 S = 12
 Weights = dict[str, Tensor]
 
@@ -115,7 +116,7 @@ def test_q_loss_and_priorities_equal_a_loop_over_samples(agent: Agent) -> None:
     _, w = live(agent, 0)
     _, target = live(agent, 1)
     batch = batch_of(agent)
-    found = replay_losses(agent, w, target, batch, slots())
+    found = replay_losses(agent, w, target, batch, slots(), LEARN)
     losses, errors = [], []
     for i in range(S):
         wanted = target_by_loop(agent, target, batch, 4.0, 2.0, i)
@@ -132,7 +133,7 @@ def test_q_loss_and_priorities_equal_a_loop_over_samples(agent: Agent) -> None:
 def test_value_and_policy_losses_equal_a_loop_over_samples(agent: Agent) -> None:
     _, w = live(agent, 0)
     batch = batch_of(agent)
-    found = replay_losses(agent, w, w, batch, slots())
+    found = replay_losses(agent, w, w, batch, slots(), LEARN)
     value, after = agent.value(w, batch.x).tolist(), agent.value(w, batch.next_x).tolist()
     log_policy = agent.policy(w, batch.x, batch.feasible)
     squares, surrogates, gaps, entropies = [], [], [], []
@@ -161,13 +162,13 @@ def test_value_and_policy_losses_equal_a_loop_over_samples(agent: Agent) -> None
 def test_a_truncated_sample_ignores_its_successor(agent: Agent) -> None:
     _, w = live(agent, 0)
     batch = batch_of(agent, cut=torch.ones(S, dtype=torch.bool))
-    clean = replay_losses(agent, w, w, batch, slots())
-    other = replay_losses(agent, w, w, batch._replace(next_x=batch.next_x * 0 + 7.0), slots())
+    clean = replay_losses(agent, w, w, batch, slots(), LEARN)
+    other = replay_losses(agent, w, w, batch._replace(next_x=batch.next_x * 0 + 7.0), slots(), LEARN)
     for name, one, two in zip(ReplayLosses._fields, clean, other, strict=True):
         # Equal but for the rounding of a softmax's sum.
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5, msg=name)
     open_ended = batch._replace(cut=torch.zeros(S, dtype=torch.bool))
-    assert (clean.q - replay_losses(agent, w, w, open_ended, slots()).q).abs() > 1e-2
+    assert (clean.q - replay_losses(agent, w, w, open_ended, slots(), LEARN).q).abs() > 1e-2
 
 
 def test_infeasible_actions_of_the_next_state_never_set_the_target(agent: Agent) -> None:
@@ -176,17 +177,17 @@ def test_infeasible_actions_of_the_next_state_never_set_the_target(agent: Agent)
     only_hold = torch.zeros(S, NUM_ACTIONS, dtype=torch.bool)
     only_hold[:, 0] = True
     batch = batch_of(agent, next_feasible=only_hold)
-    before = replay_losses(agent, w, target, batch, slots()).q
+    before = replay_losses(agent, w, target, batch, slots(), LEARN).q
     bias = target["q.bias"].detach().clone().view(NUM_ACTIONS, -1)
     bias[1:, -1] += 50.0  # every other action now promises the largest return
-    after = replay_losses(agent, w, target | {"q.bias": bias.flatten()}, batch, slots()).q
+    after = replay_losses(agent, w, target | {"q.bias": bias.flatten()}, batch, slots(), LEARN).q
     torch.testing.assert_close(before, after)
 
 
 def test_each_replayed_loss_reaches_its_own_head_only(agent: Agent) -> None:
     flat, w = live(agent, 0)
     target_flat, target = live(agent, 1)
-    losses = replay_losses(agent, w, target, batch_of(agent), slots())
+    losses = replay_losses(agent, w, target, batch_of(agent), slots(), LEARN)
     reaches = {"q": "q", "policy": "pi", "value": "v", "distill": "pi", "entropy": "pi"}
     for name, group in reaches.items():
         assert touched(agent, gradient(getattr(losses, name), flat)) == group_of(agent, group), name
@@ -223,7 +224,7 @@ def test_fresh_distillation_teaches_encoder_input_and_policy_but_not_q(agent: Ag
 
 def test_an_empty_replay_gives_zero_losses_and_no_gradient(agent: Agent) -> None:
     flat, w = live(agent, 0)
-    losses = replay_losses(agent, w, w, batch_of(agent, weight=torch.zeros(S)), slots())
+    losses = replay_losses(agent, w, w, batch_of(agent, weight=torch.zeros(S)), slots(), LEARN)
     summed = ("q", "policy", "value", "distill", "entropy", "divergence", "policy_kl")
     assert {name: getattr(losses, name).item() for name in summed} == dict.fromkeys(summed, 0.0)
     none = SupervisedLosses(*(torch.zeros(()) for _ in range(3)))
@@ -233,7 +234,7 @@ def test_an_empty_replay_gives_zero_losses_and_no_gradient(agent: Agent) -> None
 @pytest.mark.parametrize("returns", [1e30, -1e30])
 def test_absurd_returns_give_finite_q_losses(agent: Agent, returns: float) -> None:
     _, w = live(agent, 0)
-    losses = replay_losses(agent, w, w, batch_of(agent, returns=torch.full((S,), returns)), slots())
+    losses = replay_losses(agent, w, w, batch_of(agent, returns=torch.full((S,), returns)), slots(), LEARN)
     assert torch.isfinite(losses.q)
     assert torch.isfinite(losses.error).all()
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from trainer.agent.layout import GROUPS
+from trainer.config import LearnConfig
 from trainer.learn.bus import Slots
 from trainer.learn.controllers import LR_PATIENCE, LR_WARMUP, Values, update_learning_rates
-from trainer.presets import default
+from trainer.presets import default, seed
 
 
 def start() -> tuple[Values, Values]:
@@ -20,13 +21,14 @@ def start() -> tuple[Values, Values]:
 class Rates:
     """The learning-rate rule fed loss after loss; all groups alike unless said."""
 
-    def __init__(self) -> None:
+    def __init__(self, learn: LearnConfig | None = None) -> None:
         self.slots, self.counts = start()
+        self.learn = learn or default().learn
 
     def feed(self, losses: float | list[float], steps: int) -> None:
         tensor = torch.tensor(losses if isinstance(losses, list) else [losses] * 5)
         for _ in range(steps):
-            self.slots, self.counts = update_learning_rates(self.slots, self.counts, tensor)
+            self.slots, self.counts = update_learning_rates(self.slots, self.counts, tensor, self.learn)
 
     def rates(self) -> list[float]:
         return [self.slots[f"lr.{group}"].item() for group in GROUPS]
@@ -103,3 +105,10 @@ def test_a_negative_loss_that_falls_further_is_a_gain() -> None:
     rule.feed(-2.0, 1)
     assert int(rule.counts["lr_stale.pi"]) == 0
     assert rule.slots["loss_best.pi"].item() == pytest.approx(-1.05)
+
+
+def test_the_documents_halve_the_rates_of_q_policy_and_value_only(rule: Rates) -> None:
+    rule.learn = seed().learn
+    rule.feed(1.0, LR_PATIENCE)
+    assert rule.rates() == pytest.approx([1e-3, 1e-3, 5e-4, 5e-4, 5e-4])
+    assert int(rule.counts["lr_stale.bce"]) == LR_PATIENCE

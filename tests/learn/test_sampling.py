@@ -10,6 +10,7 @@ from scipy import stats
 from trainer.config import Config
 from trainer.learn.random import Stream, uniform
 from trainer.learn.replay import PRIORITY_ONE, Replay, empty_replay, reprioritized, sample
+from trainer.learn.tree import leaves
 from trainer.presets import demo
 
 CPU = torch.device("cpu")
@@ -96,7 +97,7 @@ def test_an_empty_buffer_gives_zero_weights_and_finite_rows() -> None:
     replay, _ = empty_replay(config, CPU)
     batch = sample(replay, torch.rand(16), torch.tensor(0.4), config)
     assert batch.weight.tolist() == [0.0] * 16
-    assert all(torch.isfinite(t.float()).all() for t in batch)
+    assert all(torch.isfinite(t.float()).all() for _, t in leaves(batch))
     assert batch.feasible[:, 0].all()
     assert batch.next_feasible[:, 0].all()
     after = reprioritized(replay, batch.slot, torch.full((16,), 7.0), torch.tensor(1.0))

@@ -96,7 +96,8 @@ def test_a_step_runs_the_encoder_once(training: Training, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("window", "lanes", "n", "capacity", "batch"), [(2, 1, 1, 1, 1), (5, 7, 3, 8, 9), (11, 3, 16, 64, 33)]
+    ("window", "lanes", "n", "capacity", "batch"),
+    [(2, 1, 1, 1, 1), (5, 7, 3, 8, 9), (11, 3, 16, 64, 33), (64, 2, 1, 8, 4)],
 )
 def test_odd_sizes_run_and_stay_finite(
     tiny_run: Tiny, tmp_path: Path, window: int, lanes: int, n: int, capacity: int, batch: int

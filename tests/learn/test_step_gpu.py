@@ -8,7 +8,7 @@ from trainer.config import Config
 from trainer.learn.runner import Runner, capture_step, configure_device
 from trainer.learn.state import copy_into
 from trainer.learn.tree import leaves
-from trainer.presets import INSTRUMENTS, demo
+from trainer.presets import INSTRUMENTS, demo, seed
 
 pytestmark = pytest.mark.gpu
 
@@ -17,6 +17,13 @@ NUM_STEPS = 12
 
 def small() -> Config:
     return demo().replaced(learn={"per_capacity": 512, "n_backtests": 64, "batch_size": 128})
+
+
+def documents() -> Config:
+    """Every rule of the seed preset, and the encoder trained by replayed losses."""
+    rules = {"reward", "advantage", "td_cut", "target_max", "entropy_target", "decaying_rates"}
+    learn = seed().learn.model_dump(include=rules) | {"encoder_rl": 0.5}
+    return small().replaced(learn=learn, agent={"rl_heads": "linear"})
 
 
 def run_of(config: Config, *, graph: bool, compiled: bool, steps: int) -> Runner:
@@ -43,6 +50,17 @@ def test_a_captured_run_equals_the_uncaptured_one_bit_for_bit(compiled: bool) ->
     steps = capture_step(small()) + NUM_STEPS
     captured = run_of(small(), graph=True, compiled=compiled, steps=steps)
     loose = run_of(small(), graph=False, compiled=compiled, steps=steps)
+    assert captured._graph is not None
+    assert differing(captured, loose) == {}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_the_documents_rules_are_captured_bit_for_bit(compiled: bool) -> None:
+    torch._dynamo.reset()  # other rules are other code: torch keeps eight versions of one function
+    steps = capture_step(documents()) + NUM_STEPS
+    captured = run_of(documents(), graph=True, compiled=compiled, steps=steps)
+    loose = run_of(documents(), graph=False, compiled=compiled, steps=steps)
+    torch._dynamo.reset()
     assert captured._graph is not None
     assert differing(captured, loose) == {}
 

@@ -5,10 +5,14 @@
 | labels    | fresh h at all K rows, own bucket  | itself and the encoder      |
 | returns   | fresh h at the newest row          | itself and the encoder      |
 | Q         | replayed [h, context]              | itself                      |
-| policy    | replayed [h, context]              | itself (fresh h: the encoder, when `encoder_distill` > 0) |
+| policy    | replayed [h, context]              | itself                      |
 | value     | replayed [h, context]              | itself                      |
 
-LEARNING.md: heads that do not read the context cannot see the position and lose money.
+With `learn.encoder_rl` > 0 the last three train the encoder too; with `learn.encoder_distill` > 0 so does the
+policy's distillation on fresh h.
+
+LEARNING.md: heads that do not read the context cannot see the position and lose money. `agent.rl_heads =
+"linear"` are the documents' heads, which read h alone.
 """
 
 import torch
@@ -35,6 +39,12 @@ def head_parameters(cfg: AgentConfig, num_horizons: int, return_classes: int) ->
         Parameter("returns.bias", (num_horizons, return_classes), "aux", "zeros"),
     ]
     for name, width in (("q", NUM_ACTIONS * cfg.atoms), ("pi", NUM_ACTIONS), ("v", 1)):
+        if cfg.rl_heads == "linear":
+            found += [
+                Parameter(f"{name}.weight", (d, width), name, "head"),
+                Parameter(f"{name}.bias", (width,), name, "zeros"),
+            ]
+            continue
         found += [
             Parameter(f"{name}.hidden", (d + NUM_CONTEXT, hidden), name, "xavier"),
             Parameter(f"{name}.hidden_bias", (hidden,), name, "zeros"),
@@ -65,24 +75,27 @@ def return_logits(w: Weights, h: Tensor, mask: Tensor) -> Tensor:
     return (by_horizon @ w["returns.weight"]).transpose(0, 1) + w["returns.bias"]
 
 
-def _two_layers(w: Weights, name: str, x: Tensor) -> Tensor:
+def _head(w: Weights, name: str, x: Tensor) -> Tensor:
+    """`x [B, D + C] -> [B, width]` through one hidden layer; a head without one is linear in h alone."""
+    if f"{name}.hidden" not in w:
+        return x[:, : w[f"{name}.weight"].shape[0]] @ w[f"{name}.weight"] + w[f"{name}.bias"]
     hidden = torch.relu(x @ w[f"{name}.hidden"] + w[f"{name}.hidden_bias"])
     return hidden @ w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
 def q_logits(w: Weights, x: Tensor, atoms: int) -> Tensor:
     """`x [B, D + C] -> [B, A, Z]` logits of the return distribution of every action (C51)."""
-    return _two_layers(w, "q", x).view(-1, NUM_ACTIONS, atoms)
+    return _head(w, "q", x).view(-1, NUM_ACTIONS, atoms)
 
 
 def policy_logits(w: Weights, x: Tensor, feasible: Tensor) -> Tensor:
     """`x [B, D + C], feasible [B, A] -> [B, A]` with infeasible actions at `NEGATIVE`."""
-    return torch.where(feasible, _two_layers(w, "pi", x), NEGATIVE)
+    return torch.where(feasible, _head(w, "pi", x), NEGATIVE)
 
 
 def state_value(w: Weights, x: Tensor) -> Tensor:
     """`x [B, D + C] -> [B]` in units of the reward scale."""
-    return _two_layers(w, "v", x)[:, 0]
+    return _head(w, "v", x)[:, 0]
 
 
 def support(span: Tensor, atoms: int) -> Tensor:

@@ -10,6 +10,7 @@ from trainer.learn.controllers import Observations, update_averages, update_lear
 from trainer.learn.learner import Learner
 from trainer.learn.objective import ReplayLosses
 from trainer.learn.optimizer import Moments, Update, adamw, polyak
+from trainer.learn.reward import update_close_scale
 from trainer.learn.rollout import Acted, Fresh
 from trainer.learn.state import TrainState
 from trainer.learn.telemetry import SHARE_NAMES, action_shares, record_row
@@ -69,12 +70,14 @@ def adapt(
 ) -> Adapted:
     """Learning rates, optimizer, target, then all other controllers; also the step's record."""
     slots, counts = learner.slots.read(state.bus), learner.slots.read_counts(state.counts)
-    slots, counts = update_learning_rates(slots, counts, _group_losses(fresh, losses))
+    learn = learner.config.learn
+    slots, counts = update_learning_rates(slots, counts, _group_losses(fresh, losses), learn)
     update, target = _optimized(learner, state, grad, slots)
     seen = observations(fresh, acted, losses, filled > 0)
-    slots = update_averages(slots, seen)
-    learn = learner.config.learn
-    slots = update_outputs(slots, counts, filled >= learn.per_capacity, learn.n_step)
+    slots = update_averages(slots, seen, learn)
+    slots = update_outputs(slots, counts, filled >= learn.per_capacity, learn)
+    if learn.reward == "at_close":
+        slots = update_close_scale(slots, acted.outcome.trades)
     counts = _counted(counts, seen, update.applied)
     record = record_row(
         _market_metrics(acted, seen)

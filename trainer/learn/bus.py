@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainer.agent.layout import GROUPS
 from trainer.config import Config
+from trainer.learn.reward import CLOSE_SLOTS
 
 COUNTS = (
     "updates",
@@ -58,6 +59,8 @@ def slot_starts(config: Config) -> dict[str, float]:
         "distill_temperature": config.learn.distill_temperature,
         "stop_loss_ratio": config.market.stop_loss_ratio,
     }
+    if config.learn.reward == "at_close":
+        starts |= CLOSE_SLOTS
     return starts
 
 

@@ -6,17 +6,23 @@ observation that did not happen preserves the average, and an input that is stil
 controller.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trainer.agent.layout import GROUPS
+from trainer.config import LearnConfig
+from trainer.types import NUM_ACTIONS
 
 ALPHA = 0.05
 STEP_FACTOR = 1.5
 STEP_EVERY = 50
 BLEND = 0.4
+ENTROPY_SHARE = 0.7
+# The documents' pair is a ratchet: lowering starts above 1.05 ln 11, which no policy over 11 actions reaches.
+ENTROPY_TOLERANCE = {"feasible": 1.2, "all_actions": 1.5}
 LR_WARMUP, LR_PATIENCE, LR_MIN_GAIN, LR_BOUNDS = 2000, 1000, 0.01, (1e-4, 1e-2)
 
 Values = dict[str, Tensor]
@@ -69,8 +75,11 @@ def bounded_step(
     return torch.where(live, moved, output).clamp(*bounds)
 
 
-def update_averages(slots: Values, seen: Observations) -> Values:
+def update_averages(slots: Values, seen: Observations, learn: LearnConfig) -> Values:
     """Input averages of all controllers but the learning rates'."""
+    entropy_target = ENTROPY_SHARE * seen.entropy_limit
+    if learn.entropy_target == "all_actions":
+        entropy_target = torch.full_like(seen.entropy_limit, ENTROPY_SHARE * math.log(NUM_ACTIONS))
     traded, always = seen.num_trades > 0, torch.ones_like(seen.learned)
     chose = seen.entropy_limit > 0  # with every order in flight no lane had a choice: nothing was observed
     readings = {
@@ -79,7 +88,7 @@ def update_averages(slots: Values, seen: Observations) -> Values:
         "win": (seen.win_rate, traded),
         "order_share": (seen.order_share, always),
         "entropy": (seen.entropy, chose),
-        "entropy_target": (0.7 * seen.entropy_limit, chose),
+        "entropy_target": (entropy_target, chose),
         "entropy_share": (seen.entropy_share, chose),
         "q_divergence": (seen.q_divergence, seen.learned),
         "policy_kl": (seen.policy_kl, seen.learned),
@@ -92,8 +101,11 @@ def update_averages(slots: Values, seen: Observations) -> Values:
     return out
 
 
-def update_outputs(slots: Values, counts: Values, warm: Tensor, n_step: int) -> Values:
-    """All outputs from the averages; `warm`: the buffer is full, from where scale and span stay frozen."""
+def update_outputs(slots: Values, counts: Values, warm: Tensor, learn: LearnConfig) -> Values:
+    """All outputs from the averages; `warm`: the buffer is full, from where scale and span stay frozen.
+
+    With `learn.reward = "at_close"` scale and span are `reward.update_close_scale`'s.
+    """
     due = (counts["updates"] > 0) & (counts["updates"] % STEP_EVERY == 0)
     out = dict(slots)
     duration = slots["ema.trade_duration"]
@@ -105,12 +117,13 @@ def update_outputs(slots: Values, counts: Values, warm: Tensor, n_step: int) -> 
     )
     out["ppo_clip"] = bounded_step(slots["ppo_clip"], slots["ema.policy_kl"], 0.01, False, (0.05, 0.5), due)
     out["entropy_coef"] = bounded_step(
-        slots["entropy_coef"], slots["ema.entropy"], slots["ema.entropy_target"], False, (1e-3, 1.0), due, 1.2
-    )
+        slots["entropy_coef"], slots["ema.entropy"], slots["ema.entropy_target"], False, (1e-3, 1.0), due,
+        ENTROPY_TOLERANCE[learn.entropy_target],
+    )  # fmt: skip
     kurtosis = slots["ema.td_kurtosis"]
     alpha = (0.4 + 0.2 * (kurtosis - 3.0) / 7.0).clamp(0.2, 0.8)
     out["per_alpha"] = torch.where(kurtosis == 0.0, slots["per_alpha"], _blend(slots["per_alpha"], alpha))
-    return _update_scale(out, warm, n_step)
+    return _update_scale(out, warm, learn.n_step) if learn.reward == "marked_equity" else out
 
 
 def _blend(old: Tensor, new: Tensor) -> Tensor:
@@ -132,11 +145,13 @@ def _update_scale(slots: Values, warm: Tensor, n_step: int) -> Values:
     return out
 
 
-def update_learning_rates(slots: Values, counts: Values, losses: Tensor) -> tuple[Values, Values]:
-    """Plateau rule of all five groups (`losses [5]`, order of GROUPS), before the optimizer of the same step.
+def update_learning_rates(
+    slots: Values, counts: Values, losses: Tensor, learn: LearnConfig
+) -> tuple[Values, Values]:
+    """Plateau rule of the groups (`losses [5]`, order of GROUPS), before the optimizer of the same step.
 
     After a warm-up, no gain of 1 % on the best average loss for 1,000 observations halves the rate, for ever.
-    A loss of exactly zero is no observation.
+    A loss of exactly zero is no observation. The rate of a group outside `learn.decaying_rates` stays.
     """
     out, tally = dict(slots), dict(counts)
     tally["lr_observations"] = counts["lr_observations"] + 1
@@ -151,6 +166,9 @@ def update_learning_rates(slots: Values, counts: Values, losses: Tensor) -> tupl
         halve = seen & warm & (stale >= LR_PATIENCE)
         out[f"ema.loss.{group}"] = average
         out[f"loss_best.{group}"] = torch.where(seen & (~warm | gained), average, best)
+        if group not in learn.decaying_rates:
+            tally[f"lr_stale.{group}"] = stale
+            continue
         rate = slots[f"lr.{group}"]
         out[f"lr.{group}"] = torch.where(halve, rate * 0.5, rate).clamp(*LR_BOUNDS)
         tally[f"lr_stale.{group}"] = torch.where(halve, 0, stale)

@@ -1,7 +1,8 @@
 """The training objective of one step: supervised losses on fresh states, RL losses on replayed ones.
 
 SYSTEM.md section 6 and LEARNING.md: TD target R_n + gamma^n (1 - cut) Q_target(s', best feasible action),
-advantage at every step with the bootstrap running through a close; only a truncation cuts it.
+advantage at every step with the bootstrap running through a close; only a truncation cuts it. The documents'
+forms of each rule are branches on `LearnConfig`, taken in Python while a step is traced.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,8 @@ from trainer.agent.losses import (
     return_loss,
 )
 from trainer.config import LearnConfig
-from trainer.learn.replay import Batch
+from trainer.learn.replay import Batch, StepClose, UntilClose
+from trainer.learn.reward import unit_ticks
 
 
 class SupervisedLosses(NamedTuple):
@@ -36,7 +38,8 @@ class SupervisedLosses(NamedTuple):
 
 
 class ReplayLosses(NamedTuple):
-    """Scalars with gradient into the heads only, and what the controllers and the replay need to see."""
+    """Scalars with gradient into the heads, with `encoder_rl` into the encoder too, and what controllers and
+    replay need to see."""
 
     q: Tensor
     policy: Tensor
@@ -80,23 +83,51 @@ class _Actor(NamedTuple):
     distill: Tensor  # [S] KL from the policy that Q would have
 
 
-def _best_next(agent: Agent, target: Weights, batch: Batch, span: Tensor) -> Tensor:
-    """`[S, Z]` target distribution of the best *feasible* action of s'."""
+class _Units(NamedTuple):
+    """Rewards of a batch in units of the reward scale; discount 0 where there is no successor, all `[S]`."""
+
+    returns: Tensor
+    discount: Tensor
+    until_close: Tensor  # Q's own pair: the two above unless a close ends its return
+    close_discount: Tensor
+    reward: Tensor  # of the step alone; `returns` unless a rule reads it
+
+
+def _in_units(batch: Batch, slots: dict[str, Tensor], cfg: LearnConfig) -> _Units:
+    ticks = unit_ticks(slots, cfg)
+
+    def scaled(values: Tensor) -> Tensor:
+        return values if ticks is None else values / ticks
+
+    returns, discount = scaled(batch.returns), torch.where(batch.cut, 0.0, batch.discount)
+    until_close, close_discount, reward = returns, discount, returns
+    if isinstance(batch.until_close, UntilClose):
+        until_close = scaled(batch.until_close.returns)
+        close_discount = torch.where(batch.until_close.closes, 0.0, discount)
+    if isinstance(batch.step_close, StepClose):
+        reward = scaled(batch.step_close.reward)
+    return _Units(returns, discount, until_close, close_discount, reward)
+
+
+def _best_next(agent: Agent, target: Weights, batch: Batch, span: Tensor, cfg: LearnConfig) -> Tensor:
+    """`[S, Z]` target distribution of the best action of s', by default of the *feasible* ones."""
     logits = agent.q_distribution(target, batch.next_x)
-    expected = torch.where(batch.next_feasible, agent.expected_q(logits, span), NEGATIVE)
+    expected = agent.expected_q(logits, span)
+    if cfg.target_max == "feasible":
+        expected = torch.where(batch.next_feasible, expected, NEGATIVE)
     best = expected.argmax(-1)[:, None, None].expand(-1, 1, logits.shape[-1])
     return torch.softmax(logits.gather(1, best)[:, 0], -1)
 
 
 def _critic(
-    agent: Agent, w: Weights, target: Weights, batch: Batch, span: Tensor, reward: Tensor, discount: Tensor
+    agent: Agent, w: Weights, target: Weights, batch: Batch, span: Tensor, units: _Units, cfg: LearnConfig
 ) -> _Critic:
-    """`reward, discount [S]` in units of the reward scale, discount 0 where there is no successor."""
     atoms = support(span, agent.cfg.atoms)
     logits = agent.q_distribution(w, batch.x)
     expected = agent.expected_q(logits, span)
     with torch.no_grad():
-        wanted = project_distribution(_best_next(agent, target, batch, span), atoms, reward, discount)
+        best = _best_next(agent, target, batch, span, cfg)
+        wanted = project_distribution(best, atoms, units.until_close, units.close_discount)
         old_expected = agent.expected_q(agent.q_distribution(target, batch.x), span)
         own_entropy = -torch.where(wanted > 0, wanted * wanted.clamp(min=1e-12).log(), 0.0).sum(-1)
     taken = batch.action[:, None, None].expand(-1, 1, logits.shape[-1])
@@ -104,25 +135,44 @@ def _critic(
     return _Critic(expected, old_expected, wanted, own_entropy, error)
 
 
+def _bootstrapped(value: Tensor, next_value: Tensor, batch: Batch, units: _Units) -> tuple[Tensor, Tensor]:
+    """The value's target and the advantage, `[S]`.
+
+    By default the return runs through a close and every step has an advantage. `done_only`: the return of a
+    closing step is its reward alone, and only such a step has an advantage.
+    """
+    bootstrapped = units.returns + units.discount * next_value
+    if not isinstance(batch.step_close, StepClose):
+        return bootstrapped, bootstrapped - value
+    done = batch.step_close.done
+    bootstrapped = torch.where(done, units.reward, bootstrapped)
+    return bootstrapped, torch.where(done, bootstrapped - value, 0.0)
+
+
 def _actor(
     agent: Agent,
     w: Weights,
     batch: Batch,
     expected: Tensor,
-    reward: Tensor,
-    discount: Tensor,
+    units: _Units,
     slots: dict[str, Tensor],
+    cfg: LearnConfig,
 ) -> _Actor:
     """`expected [S, A]` E[Q], from which the policy is distilled as from a constant."""
     value = agent.value(w, batch.x)
     with torch.no_grad():
-        bootstrapped = reward + discount * agent.value(w, batch.next_x)
-        advantage = bootstrapped - value
+        bootstrapped, advantage = _bootstrapped(value, agent.value(w, batch.next_x), batch, units)
     log_policy = agent.policy(w, batch.x, batch.feasible)
     log_prob = log_policy.gather(1, batch.action[:, None])[:, 0]
     clip, temperature = slots["ppo_clip"].clamp(0.01, 0.9), slots["distill_temperature"].clamp(min=1e-3)
-    surrogate = clipped_surrogate(log_prob, batch.log_prob, advantage, clip)
-    distill = distillation_loss(log_policy, expected, batch.feasible, temperature, NEGATIVE)
+    if cfg.policy_weight > 0:
+        surrogate = clipped_surrogate(log_prob, batch.log_prob, advantage, clip)
+    else:
+        surrogate = torch.zeros_like(log_prob)
+    if cfg.distill_weight > 0:
+        distill = distillation_loss(log_policy, expected, batch.feasible, temperature, NEGATIVE)
+    else:
+        distill = torch.zeros_like(log_prob)
     return _Actor(value, bootstrapped, log_policy, log_prob, surrogate, distill)
 
 
@@ -133,15 +183,16 @@ def _kurtosis(values: Tensor) -> Tensor:
 
 
 def replay_losses(
-    agent: Agent, w: Weights, target: Weights, batch: Batch, slots: dict[str, Tensor]
+    agent: Agent, w: Weights, target: Weights, batch: Batch, slots: dict[str, Tensor], cfg: LearnConfig
 ) -> ReplayLosses:
-    """Losses of Q, policy and value on a batch; all zero while the replay is empty."""
-    span, scale = slots["atom_span"], slots["reward_scale"].clamp(min=1e-3)
-    reward = batch.returns / scale
-    discount = torch.where(batch.cut, 0.0, batch.discount)
-    pick = batch.action[:, None]
-    critic = _critic(agent, w, target, batch, span, reward, discount)
-    actor = _actor(agent, w, batch, critic.expected, reward, discount, slots)
+    """Losses of Q, policy and value on a batch; all zero while the replay is empty.
+
+    `slots` are the bus by name, `target` the target network's weights of Q, `cfg` the rules.
+    """
+    span, pick = slots["atom_span"], batch.action[:, None]
+    units = _in_units(batch, slots, cfg)
+    critic = _critic(agent, w, target, batch, span, units, cfg)
+    actor = _actor(agent, w, batch, critic.expected, units, slots, cfg)
 
     def mean(values: Tensor) -> Tensor:
         return torch.where(batch.weight > 0, values, 0.0).mean()
@@ -170,13 +221,18 @@ def total_loss(
 ) -> Tensor:
     """The weighted sum that is differentiated once."""
     return (
-        supervised.total()
+        _weighted(cfg.supervised_weight, supervised.total())
         + replayed.q
-        + replayed.policy
+        + _weighted(cfg.policy_weight, replayed.policy)
         + cfg.value_weight * replayed.value
         + slots["distill_weight"].clamp(0.0, 10.0) * replayed.distill
         - slots["entropy_coef"].clamp(1e-4, 1.0) * replayed.entropy
     )
+
+
+def _weighted(weight: float, loss: Tensor) -> Tensor:
+    """`weight * loss`; without a multiplication by 1."""
+    return loss if weight == 1.0 else weight * loss
 
 
 def fresh_distillation(

@@ -1,8 +1,8 @@
-"""Prioritized replay and the n-step rings that feed it, on the device (SYSTEM.md section 5).
+"""Prioritized replay on the device (SYSTEM.md section 5).
 
-A transition is one packed float32 row, so storing and sampling are one scatter and one gather. Feasibility
-masks are 11-bit integers, exact in float32. Rows are written in place; everything else is functional.
-Priorities are int64: their sums are exact, so sampling has no drift and no order dependence.
+A transition is one packed float32 row (`ring.py`), so storing and sampling are one scatter and one gather.
+Rows are written in place; everything else is functional. Priorities are int64: their sums are exact, so
+sampling has no drift and no order dependence.
 """
 
 from typing import NamedTuple
@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from trainer.config import Config
+from trainer.learn.ring import Ring, empty_ring, join_row, row_width, scalar_names, unpack_mask
 from trainer.types import NUM_ACTIONS, NUM_CONTEXT
 
 PRIORITY_ONE = 1 << 16
 """Fixed-point unit of a stored priority^alpha."""
 _PRIORITY_MAX = 1 << 31
-SCALARS = ("returns", "reward", "discount", "log_prob", "action", "feasible", "next_feasible", "cut", "done")
-"""Scalar columns of a packed row, after [h, next_h, context, next_context]."""
 
 
 class Replay(NamedTuple):
@@ -30,13 +29,29 @@ class Replay(NamedTuple):
     filled: Tensor  # [] int64
 
 
-class Ring(NamedTuple):
-    """The last n decisions of every lane, slot = step mod n."""
+class Nothing(NamedTuple):
+    """Stands where the rules of a run read no such columns: a tree without tensors."""
 
-    h: Tensor  # [n, B, D]
-    context: Tensor  # [n, B, C]
-    scalars: Tensor  # [n, B, 5] reward, log_prob, action, feasible, done
-    length: Tensor  # [B] int64 decisions since the lane was last anchored, at most n
+
+class StepClose(NamedTuple):
+    """Of the sampled step alone (`learn.advantage = "done_only"`)."""
+
+    reward: Tensor  # [S] as stored
+    done: Tensor  # [S] bool: it closed a trade
+
+
+class UntilClose(NamedTuple):
+    """The return that ends with the first close (`learn.td_cut = "done"`)."""
+
+    returns: Tensor  # [S]
+    closes: Tensor  # [S] bool: a trade closed within the n decisions
+
+
+class Origin(NamedTuple):
+    """Where the states came from (`learn.encoder_rl > 0`)."""
+
+    row: Tensor  # [S] int64 tape row of s_t
+    next_row: Tensor  # [S] int64 tape row of s_{t+n}, 0 without one
 
 
 class Batch(NamedTuple):
@@ -49,27 +64,13 @@ class Batch(NamedTuple):
     feasible: Tensor  # [S, A] bool
     next_feasible: Tensor  # [S, A] bool
     action: Tensor  # [S] int64
-    returns: Tensor  # [S] raw ticks
+    returns: Tensor  # [S] raw ticks; reward units with `learn.reward = "at_close"`
     discount: Tensor  # [S] gamma^n
     log_prob: Tensor  # [S]
     cut: Tensor  # [S] bool: no successor
-
-
-def pack_mask(mask: Tensor) -> Tensor:
-    """`[..., A] bool -> [...] float32` bit pattern."""
-    bits = 1 << torch.arange(NUM_ACTIONS, device=mask.device)
-    return torch.where(mask, bits, 0).sum(-1).to(torch.float32)
-
-
-def unpack_mask(packed: Tensor) -> Tensor:
-    """`[...] float32 -> [..., A] bool`."""
-    bits = torch.arange(NUM_ACTIONS, device=packed.device)
-    return ((packed.to(torch.int64)[..., None] >> bits) & 1).bool()
-
-
-def row_width(config: Config) -> int:
-    """W, columns of a packed transition."""
-    return 2 * (config.agent.hidden + NUM_CONTEXT) + len(SCALARS)
+    step_close: StepClose | Nothing = Nothing()
+    until_close: UntilClose | Nothing = Nothing()
+    origin: Origin | Nothing = Nothing()
 
 
 def empty_replay(config: Config, device: torch.device) -> tuple[Replay, Ring]:
@@ -84,84 +85,7 @@ def empty_replay(config: Config, device: torch.device) -> tuple[Replay, Ring]:
         head=count.clone(),
         filled=count.clone(),
     )
-    ring = Ring(
-        h=torch.zeros(learn.n_step, b, config.agent.hidden, device=device),
-        context=torch.zeros(learn.n_step, b, NUM_CONTEXT, device=device),
-        scalars=torch.zeros(learn.n_step, b, 5, device=device),
-        length=torch.zeros(b, dtype=torch.int64, device=device),
-    )
-    return replay, ring
-
-
-def discounted_returns(rewards: Tensor, gamma: Tensor) -> Tensor:
-    """`rewards [n, B]` oldest first -> `[n, B]`: row i sums gamma^k r_{i+k} to the end."""
-    total = torch.zeros_like(rewards[0])
-    out = []
-    for reward in reversed(rewards.unbind(0)):
-        total = reward + gamma * total
-        out.append(total)
-    return torch.stack(out[::-1])
-
-
-def completed(
-    ring: Ring, step: Tensor, h: Tensor, context: Tensor, feasible: Tensor, gamma: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Rows `[1, B, W]` and `[1, B] bool` of the decisions whose n rewards are in, bootstrapped from s_t."""
-    n = ring.h.shape[0]
-    oldest = (step % n)[None]
-    order = (step + torch.arange(n, device=h.device)) % n
-    returns = discounted_returns(ring.scalars[order, :, 0], gamma)[:1]
-    scalars = ring.scalars[oldest]
-    rest = (returns, gamma**n, pack_mask(feasible)[None], torch.zeros_like(returns))
-    rows = _pack(ring.h[oldest], ring.context[oldest], h[None], context[None], scalars, rest)
-    return rows, (ring.length == n)[None]
-
-
-def flushed(ring: Ring, step: Tensor, truncated: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Ring]:
-    """Rows `[n, B, W]` of all pending decisions of truncated lanes, without successor, and the emptied rings.
-
-    Called after this step's decision was entered: a forced close has charged all its costs, so the rewards up
-    to it are the whole return of a finite episode.
-    """
-    n = ring.h.shape[0]
-    order = (step + 1 + torch.arange(n, device=truncated.device)) % n
-    returns = discounted_returns(ring.scalars[order, :, 0], gamma)
-    none = torch.zeros_like(returns)
-    rest = (returns, gamma * 0.0, none, none + 1.0)
-    h, context = ring.h[order], ring.context[order]
-    rows = _pack(h, context, torch.zeros_like(h), torch.zeros_like(context), ring.scalars[order], rest)
-    age = torch.arange(n - 1, -1, -1, device=truncated.device)[:, None]
-    valid = truncated & (age < ring.length)
-    return rows, valid, Ring(ring.h, ring.context, ring.scalars, torch.where(truncated, 0, ring.length))
-
-
-def _pack(
-    h: Tensor,
-    context: Tensor,
-    next_h: Tensor,
-    next_context: Tensor,
-    scalars: Tensor,
-    rest: tuple[Tensor, Tensor, Tensor, Tensor],
-) -> Tensor:
-    """`[m, B, W]` rows of m decisions a lane; successors broadcast over m, columns go as in SCALARS."""
-    returns, discount, next_feasible, cut = rest
-    reward, log_prob, action, feasible, done = scalars.unbind(-1)
-    gained = (returns, reward, discount.expand_as(returns), log_prob)
-    columns = torch.stack((*gained, action, feasible, next_feasible, cut, done), -1)
-    expand = h.shape[:2]
-    return torch.cat([h, next_h.expand(*expand, -1), context, next_context.expand(*expand, -1), columns], -1)
-
-
-def entered(ring: Ring, step: Tensor, h: Tensor, context: Tensor, scalars: Tensor) -> Ring:
-    """The rings with this step's decision of every lane; `scalars [B, 5]`."""
-    n = ring.h.shape[0]
-    here = torch.arange(n, device=h.device)[:, None, None] == step % n
-    return Ring(
-        h=torch.where(here, h, ring.h),
-        context=torch.where(here, context, ring.context),
-        scalars=torch.where(here, scalars, ring.scalars),
-        length=(ring.length + 1).clamp(max=n),
-    )
+    return replay, empty_ring(config, device)
 
 
 def write_slots(head: Tensor, rank: Tensor, valid: Tensor, capacity: int) -> Tensor:
@@ -202,7 +126,7 @@ def sample(replay: Replay, draws: Tensor, beta: Tensor, config: Config) -> Batch
     share = priority[slot].to(torch.float32) / total.clamp(min=1)
     weight = (replay.filled * share).clamp(min=1e-12) ** -beta
     weight = torch.where(total > 0, weight / weight.max(), 0.0)
-    return _unpack(replay.rows[slot], slot, weight, config.agent.hidden)
+    return _unpack(replay.rows[slot], slot, weight, config)
 
 
 def _drawn(sums: Tensor, draws: Tensor) -> Tensor:
@@ -214,11 +138,13 @@ def _drawn(sums: Tensor, draws: Tensor) -> Tensor:
     return torch.searchsorted(sums, target, right=True).clamp(max=sums.shape[0] - 1)
 
 
-def _unpack(rows: Tensor, slot: Tensor, weight: Tensor, hidden: int) -> Batch:
-    """The batch of packed `rows [S, W]`; the inverse of `_pack`."""
-    widths = [hidden, hidden, NUM_CONTEXT, NUM_CONTEXT, len(SCALARS)]
-    h, next_h, context, next_context, scalars = rows.split(widths, -1)
-    column = dict(zip(SCALARS, scalars.unbind(-1), strict=True))
+def _unpack(rows: Tensor, slot: Tensor, weight: Tensor, config: Config) -> Batch:
+    """The batch of packed `rows [S, W]`; the inverse of `ring._pack`."""
+    hidden, learn, names = config.agent.hidden, config.learn, scalar_names(config)
+    h, next_h, context, next_context, scalars = rows.split(
+        [hidden, hidden, NUM_CONTEXT, NUM_CONTEXT, len(names)], -1
+    )
+    column = dict(zip(names, scalars.unbind(-1), strict=True))
     hold = torch.arange(NUM_ACTIONS, device=rows.device) == 0  # an empty mask would have no best action
     return Batch(
         slot=slot,
@@ -232,7 +158,23 @@ def _unpack(rows: Tensor, slot: Tensor, weight: Tensor, hidden: int) -> Batch:
         discount=column["discount"],
         log_prob=column["log_prob"],
         cut=column["cut"] > 0.5,
+        step_close=_step_close(column) if learn.advantage == "done_only" else Nothing(),
+        until_close=_until_close(column) if learn.td_cut == "done" else Nothing(),
+        origin=_origin(column) if learn.encoder_rl > 0 else Nothing(),
     )
+
+
+def _step_close(column: dict[str, Tensor]) -> StepClose:
+    return StepClose(column["reward"], column["done"] > 0.5)
+
+
+def _until_close(column: dict[str, Tensor]) -> UntilClose:
+    return UntilClose(column["close_returns"], column["closes"] > 0.5)
+
+
+def _origin(column: dict[str, Tensor]) -> Origin:
+    row = join_row(column["row_high"], column["row_low"])
+    return Origin(row, join_row(column["next_row_high"], column["next_row_low"]))
 
 
 def reprioritized(replay: Replay, slot: Tensor, error: Tensor, alpha: Tensor) -> Replay:

@@ -5,11 +5,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trainer.agent.layout import Weights
 from trainer.agent.losses import policy_entropy
+from trainer.config import LearnConfig
 from trainer.learn.learner import Learner
 from trainer.learn.objective import SupervisedLosses, fresh_distillation, supervised_losses
 from trainer.learn.random import Stream, integers, uniform
-from trainer.learn.replay import Ring, completed, entered, flushed, pack_mask
+from trainer.learn.reward import stored_reward
+from trainer.learn.ring import Now, Ring, completed, entered, flushed, pack_mask
 from trainer.learn.state import TrainState
 from trainer.market.context import context_features
 from trainer.market.lanes import Lanes, Outcome
@@ -52,10 +55,7 @@ def forward(learner: Learner, params: Tensor, lanes: Lanes, bus: Tensor) -> Fres
     feasible = feasible_actions(tape, lanes, cfg.market)
     features, elapsed = observe(tape, lanes.cursor, cfg.data.window_rows)
     h = agent.encode(w, features, elapsed, context)
-    back = torch.arange(1 - cfg.data.window_rows, 1, device=h.device)
-    rows = torch.maximum(lanes.cursor[:, None] + back, tape.first_row[lanes.cursor][:, None])
-    labels = (tape.labels[rows], tape.label_valid[rows], tape.return_class[lanes.cursor])
-    losses = supervised_losses(agent, w, h, *labels, learner.move_sd)
+    losses = _supervised(learner, w, h, lanes.cursor)
     newest = h[:, -1]
     distill = torch.zeros((), device=h.device)
     if cfg.learn.encoder_distill > 0:
@@ -63,6 +63,17 @@ def forward(learner: Learner, params: Tensor, lanes: Lanes, bus: Tensor) -> Fres
         distill = cfg.learn.encoder_distill * fresh_distillation(agent, w, x, feasible, slots)
     sizes = torch.stack([part.detach().abs().mean() for part in newest.split(list(agent.cfg.buckets), -1)])
     return Fresh(newest.detach(), context, feasible, losses, distill, sizes)
+
+
+def _supervised(learner: Learner, w: Weights, h: Tensor, cursor: Tensor) -> SupervisedLosses:
+    """Losses of the label and return heads on `h [B, K, D]`; zero without their weight."""
+    tape, cfg = learner.tape, learner.config
+    if cfg.learn.supervised_weight == 0:
+        return SupervisedLosses(*(torch.zeros((), device=h.device) for _ in range(3)))
+    back = torch.arange(1 - cfg.data.window_rows, 1, device=h.device)
+    rows = torch.maximum(cursor[:, None] + back, tape.first_row[cursor][:, None])
+    labels = (tape.labels[rows], tape.label_valid[rows], tape.return_class[cursor])
+    return supervised_losses(learner.agent, w, h, *labels, learner.move_sd)
 
 
 @torch.no_grad()
@@ -75,7 +86,7 @@ def act(learner: Learner, state: TrainState, params: Tensor, fresh: Fresh) -> Ac
     anchor = anchors[integers(state.seed, state.step, Stream.ANCHOR, action.shape[0], anchors.shape[0])]
     lanes, outcome = step_lanes(learner.tape, state.lanes, action, anchor, learner.config, learner.instrument)
     slots = learner.slots.read(state.bus)
-    ring, rows, valid = _stored(state, fresh, outcome, log_policy, slots["gamma"], slots["reward_scale"])
+    ring, rows, valid = _stored(state, fresh, outcome, log_policy, slots, learner.config.learn)
     return Acted(lanes, outcome, policy_entropy(log_policy, fresh.feasible), ring, rows, valid)
 
 
@@ -90,18 +101,23 @@ def _chosen(learner: Learner, state: TrainState, log_policy: Tensor) -> Tensor:
 
 
 def _stored(
-    state: TrainState, fresh: Fresh, outcome: Outcome, log_policy: Tensor, gamma: Tensor, reward_scale: Tensor
+    state: TrainState,
+    fresh: Fresh,
+    outcome: Outcome,
+    log_policy: Tensor,
+    slots: dict[str, Tensor],
+    learn: LearnConfig,
 ) -> tuple[Ring, Tensor, Tensor]:
     """The ring with this decision entered, and the transitions that became whole: `[(n + 1) B, W]`, valid."""
-    now = (fresh.h, fresh.context)
-    ready_rows, ready = completed(state.ring, state.step, *now, fresh.feasible, gamma)
-    reward = outcome.reward_ticks.to(torch.float32) + outcome.drawdown_penalty * reward_scale
+    now, gamma = Now(fresh.h, fresh.context, fresh.feasible, state.lanes.cursor), slots["gamma"]
+    ready_rows, ready = completed(state.ring, state.step, now, gamma, learn)
+    reward = stored_reward(outcome, slots, learn)
     log_prob = log_policy.gather(1, outcome.executed[:, None])[:, 0]
     scalars = torch.stack(
         [reward, log_prob, outcome.executed.float(), pack_mask(fresh.feasible), outcome.done.float()], -1
     )
-    ring = entered(state.ring, state.step, *now, scalars)
-    flush_rows, flush, ring = flushed(ring, state.step, outcome.truncated, gamma)
+    ring = entered(state.ring, state.step, now, scalars, learn)
+    flush_rows, flush, ring = flushed(ring, state.step, outcome.truncated, gamma, learn)
     rows = torch.cat([ready_rows, flush_rows]).flatten(0, 1)
     valid = torch.cat([ready, flush]).flatten()
     return ring, rows, valid

@@ -9,7 +9,8 @@ from trainer.agent.agent import Agent
 from trainer.config import Config
 from trainer.learn.bus import Slots
 from trainer.learn.random import Stream, integers
-from trainer.learn.replay import Replay, Ring, empty_replay
+from trainer.learn.replay import Replay, empty_replay
+from trainer.learn.ring import Ring
 from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
 from trainer.learn.tree import leaves
 from trainer.market.lanes import Lanes, reset_lanes

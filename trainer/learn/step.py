@@ -16,6 +16,7 @@ from trainer.learn.adapt import adapt
 from trainer.learn.learner import Learner
 from trainer.learn.objective import ReplayLosses, replay_losses, total_loss
 from trainer.learn.random import Stream, uniform
+from trainer.learn.reencode import encoded_again
 from trainer.learn.replay import Batch, Replay, reprioritized, sample, write
 from trainer.learn.rollout import Acted, act, forward
 from trainer.learn.state import TrainState
@@ -24,10 +25,11 @@ from trainer.learn.tree import CompiledTree
 
 
 def learn(learner: Learner, params: Tensor, target: Tensor, batch: Batch, bus: Tensor) -> ReplayLosses:
-    """The replayed losses; their gradient stays in the heads."""
-    layout = learner.agent.layout
+    """The replayed losses; their gradient stays in the heads unless `encoder_rl` lets it into the encoder."""
+    layout, cfg = learner.agent.layout, learner.config.learn
     weights, old = layout.unflatten(params), layout.unflatten(target, only="q")
-    return replay_losses(learner.agent, weights, old, batch, learner.slots.read(bus))
+    batch = encoded_again(learner, weights, batch)
+    return replay_losses(learner.agent, weights, old, batch, learner.slots.read(bus), cfg)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainer.config import InstrumentConfig, MarketConfig
 from trainer.market.lanes import Lanes
-from trainer.market.stops import stop_loss_base_ticks, trail_room_ticks
+from trainer.market.stops import stop_loss_room_ticks, trail_room_ticks
 from trainer.market.tape import Tape
 
 CONTEXT_NAMES = (
@@ -48,8 +48,8 @@ def context_features(
     entry = (lanes.unit_lots * lanes.unit_entry_ticks).sum(1) / held
     from_entry = (side * (best.mean(1) - entry)).masked_fill(flat, 0)
     trailing = trail_room_ticks(tape, lanes, market).amin(1)
-    base = stop_loss_base_ticks(lanes, mean_abs_trade_ticks, market) * market.stop_loss_ratio
-    to_loss = ((base + lanes.open_pnl_ticks) / held).masked_fill(mean_abs_trade_ticks <= 0, math.inf)
+    room = stop_loss_room_ticks(lanes, mean_abs_trade_ticks, market)
+    to_loss = (room / held).masked_fill(mean_abs_trade_ticks <= 0, math.inf)
     to_stop = torch.minimum(trailing, to_loss).masked_fill(flat, 0)
     left_s = (tape.close_ns[lanes.cursor] - tape.ts_ns[lanes.cursor]).clamp(min=0).double() * 1e-9
     cost = best[:, 1] - best[:, 0] + 2 * instrument.fee_ticks

@@ -53,6 +53,14 @@ def stop_loss_base_ticks(lanes: Lanes, mean_abs_trade_ticks: Tensor, market: Mar
     return torch.maximum(mean_abs_trade_ticks.double(), floor)
 
 
+def stop_loss_room_ticks(lanes: Lanes, mean_abs_trade_ticks: Tensor, market: MarketConfig) -> Tensor:
+    """Tick lots `[B] float64` that may yet be lost before the configured stop-loss; negative beyond it."""
+    limit = stop_loss_base_ticks(lanes, mean_abs_trade_ticks, market) * market.stop_loss_ratio
+    if market.stop_loss_measure == "lifetime_peak":
+        return limit - (lanes.peak_equity_ticks - lanes.realized_ticks)
+    return limit + lanes.open_pnl_ticks
+
+
 def risk_stage(
     tape: Tape,
     lanes: Lanes,
