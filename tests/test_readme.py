@@ -50,5 +50,5 @@ def test_the_readme_shows_every_stage_and_both_markets() -> None:
 def test_the_config_example_of_the_readme_is_a_valid_config() -> None:
     (example,) = blocks("yaml")
     config = overlaid(default(), yaml.safe_load(example), "README.md")
-    assert config.data.decision_rows == 64
+    assert config.data.decision_ms == 500
     assert config.market.latency_ns == 2_000_000

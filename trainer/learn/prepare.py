@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from trainer.config import Config
+from trainer.config import Config, DataConfig
 from trainer.data.cache import Cache, build_cache
 from trainer.data.staging import staged_directory
 from trainer.data.windows import Window, plan_windows, train_test
@@ -68,8 +68,9 @@ def _market(config: Config, cache_root: Path, on_progress: Progress) -> Path:
         raise InputError(
             "no data given", where="--mbp10-data-dir", do="give order-book files or --market planted"
         )
-    # What the generator reads, and nothing else: other agents trade the same market.
-    read = Config(market_source=config.market_source, synthetic=config.synthetic, data=config.data)
+    # What the generator reads, and nothing else: other agents, windows and folds share the market.
+    data = DataConfig(decision_rows=config.data.decision_rows, max_gap_s=config.data.max_gap_s)
+    read = Config(market_source=config.market_source, synthetic=config.synthetic, data=data)
     directory = cache_root / f"{config.market_source}-{read.digest()}"
 
     def on_session(done: int, total: int) -> None:

@@ -46,7 +46,11 @@ class Runner:
         self.learner, self.state = learner, state
         self.on_gpu = state.step.device.type == "cuda"
         run = learner.config.run
-        self.parts = Parts().compiled() if self.on_gpu and run.use_compile else Parts()
+        self.parts = Parts()
+        if self.on_gpu and run.use_compile:
+            self.parts = Parts().compiled()
+            for rows in learner.tape:  # folds and seeds differ in rows; one compilation serves them all
+                torch._dynamo.mark_dynamic(rows, 0)
         self.completed = int(state.step)
         self._captures = self.on_gpu and run.use_graph
         self._graph: torch.cuda.CUDAGraph | None = None
