@@ -48,9 +48,13 @@ def test_a_trader_who_sees_only_the_book_earns_most_of_what_the_oracle_earns(
     assert 55.0 < book.hold_percent < 68.0
 
 
-def test_a_book_that_leans_with_nothing_earns_nothing() -> None:
-    """The same estimate on the martingale: no edge, so the optimal policy stays flat."""
-    assert book_report(market("demo", "martingale"), 3000).num_trades == 0
+def test_the_planted_markets_best_trader_loses_his_costs_on_the_martingale() -> None:
+    """The same signal, seen as well and traded as often, moves nothing there."""
+    trader = solve(market("demo", "planted"))
+    report = simulate(trader, *decision_path(market("demo", "martingale"), 20_000, 0))
+    cost = trader.cost_ticks * report.trades_per_decision
+    assert report.num_trades > 5000
+    assert report.net_ticks_per_decision == pytest.approx(-cost, abs=0.1)
 
 
 def test_no_threshold_trader_beats_the_policy() -> None:

@@ -7,68 +7,16 @@ import numpy as np
 import pytest
 import zstandard
 
+from tests.data.decoded import ROWS, SESSIONS, chunk_of, market, read, valid_rows
 from trainer.config import Config
-from trainer.data import orderflow, synthetic
-from trainer.data.book import BookChunk
+from trainer.data import synthetic
 from trainer.data.cache import build_cache
 from trainer.data.features import FeatureStream
-from trainer.data.latent import MEAN_SPREAD_TICKS, LatentModel
-from trainer.data.mbp import LAST, RECORD
+from trainer.data.latent import LatentModel
+from trainer.data.mbp import LAST
 from trainer.data.synthetic import session_path, trading_sessions, write_market
 from trainer.errors import InputError
 from trainer.presets import INSTRUMENTS, demo
-
-TICK = INSTRUMENTS["synthetic"].tick_size_nanos
-ROWS, SESSIONS = 16_384, 2
-
-
-def market(source: str, rows: int = ROWS, sessions: int = SESSIONS, **fields: float) -> Config:
-    return demo().replaced(
-        market_source=source, synthetic={"rows_per_session": rows, "sessions": sessions, **fields}
-    )
-
-
-def read(path: Path) -> np.ndarray:
-    """The records of a file, decoded without the vendor's reader."""
-    with path.open("rb") as raw:
-        body = zstandard.ZstdDecompressor().stream_reader(raw).read()
-    header = 8 + int.from_bytes(body[4:8], "little")
-    return np.frombuffer(body, dtype=RECORD, offset=header)
-
-
-def valid_rows(records: np.ndarray, open_ns: int) -> np.ndarray:
-    best = records["levels"][:, 0]
-    keep = (records["flags"] & LAST > 0) & (records["action"] != b"T") & (records["ts_recv"] >= open_ns)
-    return np.flatnonzero(keep & (best["bid_px"] < best["ask_px"]))
-
-
-def chunk_of(records: np.ndarray, session: synthetic.Session) -> BookChunk:
-    """Valid rows as readers make them: missing levels repeat the price above, trades are summed."""
-    at = valid_rows(records, session.open_ns)
-    levels = records["levels"][at]
-    columns = {}
-    for side in ("bid", "ask"):
-        price = levels[f"{side}_px"].copy()
-        for level in range(1, 10):
-            missing = price[:, level] == np.iinfo(np.int64).max
-            price[missing, level] = price[missing, level - 1]
-        columns[f"{side}_px"] = (price // TICK).astype(np.int32)
-        columns[f"{side}_sz"] = levels[f"{side}_sz"].astype(np.int32)
-        columns[f"{side}_ct"] = levels[f"{side}_ct"].astype(np.int32)
-    trade = records["action"] == b"T"
-    sign = np.where(records["side"] == b"B", 1, np.where(records["side"] == b"A", -1, 0))
-    volume = np.concatenate([[0], np.cumsum(np.where(trade, sign * records["size"].astype(np.int64), 0))[at]])
-    trades = np.concatenate([[0], np.cumsum(trade)[at]])
-    ts_ns = records["ts_recv"][at].astype(np.int64)
-    return BookChunk(
-        ts_ns=ts_ns,
-        **columns,
-        signed_volume=np.diff(volume).astype(np.int32),
-        trade_count=np.diff(trades).astype(np.int32),
-        segment=np.concatenate([[0], np.diff(ts_ns) > 60e9]).cumsum().astype(np.int32),
-        session_open_ns=np.full(len(at), session.open_ns),
-        session_close_ns=np.full(len(at), session.close_ns),
-    )
 
 
 def regression_r2(features: np.ndarray, target: np.ndarray) -> float:
@@ -163,22 +111,6 @@ def test_the_same_config_gives_the_same_bytes_and_another_seed_another_market(tm
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_every_valid_row_is_written_once_in_time_order_on_the_grid(files: dict[str, list[Path]]) -> None:
-    for path, session in zip(files["planted"], trading_sessions(SESSIONS), strict=True):
-        records = read(path)
-        assert (np.diff(records["ts_recv"].astype(np.int64)) >= 0).all()
-        chunk = chunk_of(records, session)
-        assert len(chunk) == ROWS
-        assert int(chunk.ts_ns[-1]) < session.close_ns
-        prices = records["levels"]["bid_px"]
-        assert (prices[prices < np.iinfo(np.int64).max] % TICK == 0).all()
-        spread = chunk.ask_px[:, 0] - chunk.bid_px[:, 0]
-        assert set(np.unique(spread)) == {1, 2}
-        assert spread.mean() == pytest.approx(MEAN_SPREAD_TICKS, abs=0.02)
-        for worse in (-np.diff(chunk.bid_px, axis=1), np.diff(chunk.ask_px, axis=1)):
-            assert (worse >= 0).all()
-
-
 def test_the_cache_of_the_files_holds_every_row_and_the_same_features(
     files: dict[str, list[Path]], tmp_path: Path
 ) -> None:
@@ -219,42 +151,6 @@ def test_the_traps_of_real_files_are_there(files: dict[str, list[Path]]) -> None
     at = np.flatnonzero(trade)
     shown = previous[np.searchsorted(previous, at) - 1]
     assert (records["levels"][at] == records["levels"][shown]).all(), "a trade shows the book before it"
-
-
-def test_a_row_names_the_order_that_ended_its_event(files: dict[str, list[Path]]) -> None:
-    """Action, side, price and size of the record against the shown books of this row and the row before."""
-    records = read(files["planted"][0])
-    at = valid_rows(records, trading_sessions(1)[0].open_ns)
-    rows, before = records[at[1:]], records[at[:-1]]
-    agrees: dict[bytes, list[bool]] = {b"A": [], b"C": [], b"M": []}
-    for row, earlier in zip(rows[:3000], before[:3000], strict=True):
-        name = "bid" if row["side"] == b"B" else "ask"
-        (lots, orders), (old_lots, old_orders) = (
-            (levels[f"{name}_sz"][same].sum(dtype=np.int64), levels[f"{name}_ct"][same].sum(dtype=np.int64))
-            for levels in (row["levels"], earlier["levels"])
-            for same in [levels[f"{name}_px"] == row["price"]]
-        )
-        joined, left = lots > old_lots and orders > old_orders, lots < old_lots and orders < old_orders
-        expected = b"A" if joined else b"C" if left else b"M"
-        sized = row["size"] == max(abs(lots - old_lots), 1)
-        agrees[bytes(row["action"])].append(bool(row["action"] == expected and sized))
-    # What lies behind the tenth level is not shown: the order there may look larger than it was.
-    assert all(np.mean(found) > 0.97 and len(found) > 50 for found in agrees.values())
-
-
-def test_what_was_traded_is_gone_from_the_next_row(files: dict[str, list[Path]]) -> None:
-    records = read(files["planted"][0])
-    at = valid_rows(records, trading_sessions(1)[0].open_ns)
-    following = records[at[np.searchsorted(at, np.flatnonzero(records["action"] == b"T"))]]
-    gone = 0
-    for trade, row in zip(records[records["action"] == b"T"], following, strict=True):
-        levels, after = trade["levels"], row["levels"]
-        name = "ask" if (levels["ask_px"] == trade["price"]).any() else "bid"
-        [shown] = levels[f"{name}_sz"][levels[f"{name}_px"] == trade["price"]]
-        left = after[f"{name}_sz"][after[f"{name}_px"] == trade["price"]].sum()
-        assert shown - left == trade["size"]
-        gone += int(left == 0)
-    assert 0.2 < gone / len(following) < 0.9, "some trades end a queue, some do not"
 
 
 def test_volatile_times_are_busy() -> None:
@@ -308,17 +204,6 @@ def test_a_file_whose_writing_fails_leaves_nothing_behind(
     with pytest.raises(InputError, match="cannot write: No space left on device"):
         write_market(market("planted", rows=256, sessions=1), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_session_of_several_blocks_is_one_stream(tmp_path: Path) -> None:
-    """One row more than whole blocks: a last block of one row, with or without an order in it."""
-    rows = orderflow.BLOCK_ROWS + 1
-    records = read(write_market(market("planted", rows=rows, sessions=1), tmp_path)[0])
-    np.testing.assert_array_equal(records["sequence"], np.arange(1, len(records) + 1))
-    chunk = chunk_of(records, trading_sessions(1)[0])
-    assert len(chunk) == rows
-    known = np.isin(chunk.bid_px[-1], chunk.bid_px[-2])
-    assert known.sum() >= 7, "the book goes on where the block before left it"
 
 
 def test_no_market_or_no_directory_is_one_clear_error(tmp_path: Path) -> None:

@@ -21,16 +21,19 @@ from trainer.presets import INSTRUMENTS
 
 Floats = npt.NDArray[np.float64]
 
-WIDE_SHARE = 0.15  # rows whose spread is 2 ticks; the others have 1
+WIDE_SHARE = 0.09  # rows whose spread is 2 ticks; the others have 1
 MEAN_SPREAD_TICKS = 1.0 + WIDE_SHARE
+VOLATILITY_SD = 0.4  # of the log scale of the mid's own noise
+VOLATILITY_DECISIONS = 16.0  # over which it forgets
 
 
 @dataclass(frozen=True)
 class LatentPath:
-    """One realisation: `signal [n] float64` (unit variance), `mid_ticks [n] float64` off the grid."""
+    """One realisation; all `[n] float64`."""
 
-    signal: Floats
-    mid_ticks: Floats
+    signal: Floats  # unit variance
+    mid_ticks: Floats  # off the grid
+    log_volatility: Floats  # log of the own noise's scale against its root mean square
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,21 @@ class LatentModel:
         scale = np.sqrt(block_moments(memory, span)[0])
         signal = (sums[span:] - sums[:-span])[:num_rows] / scale
         moves = self.drift_sd_ticks / scale * increments[:num_rows]
-        moves += self.noise_sd_ticks / np.sqrt(span) * rng.standard_normal(num_rows)
+        noise = rng.standard_normal(num_rows)
+        log_volatility = volatility(num_rows, span, rng)
+        moves += self.noise_sd_ticks / np.sqrt(span) * np.exp(log_volatility) * noise
         mid = start_ticks + np.concatenate([[0.0], np.cumsum(moves)[:-1]])
-        return LatentPath(signal, mid)
+        return LatentPath(signal, mid, log_volatility)
+
+
+def volatility(num_rows: int, span: int, rng: np.random.Generator) -> Floats:
+    """Log scale of the noise `[num_rows]`: persistent, with a mean of 1 of the squared scale.
+
+    So volatility clusters, and the variance of a decision's noise, which the oracle's income hangs on, is as
+    asked for.
+    """
+    memory = np.exp(-1.0 / (VOLATILITY_DECISIONS * span))
+    return VOLATILITY_SD * persistent(num_rows, float(memory), rng) - VOLATILITY_SD**2
 
 
 def block_moments(memory: float, span: int) -> tuple[float, float]:

@@ -3,14 +3,16 @@
 Average-reward dynamic programming over (signal, position) at the decision clock: the yardstick for an agent.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer.config import Config
-from trainer.data.latent import Floats, LatentModel
-from trainer.data.synthetic import book_rows
+from trainer.data.latent import Floats, LatentModel, LatentPath
+from trainer.data.mbp import book_rows
+from trainer.data.orderflow import Events, OrderFlow, quotes_around
 
 POSITIONS = np.array([-1, 0, 1])
 GRID_SIZE, GRID_LIMIT = 81, 4.0  # signal grid, standard deviations
@@ -116,10 +118,14 @@ def decision_path(config: Config, num_decisions: int, seed: int) -> tuple[Floats
     An order fills one row after its decision (rows lie further apart than the latency), at a quoted mid,
     which lies on the half-tick grid.
     """
-    model = LatentModel.from_config(config)
-    span = model.decision_rows
-    path = model.path(num_decisions * span + 1, np.random.default_rng(seed))
+    path, span = _fresh_path(config, num_decisions, seed), config.data.decision_rows
     return path.signal[:-1:span], np.round(2.0 * path.mid_ticks[1::span]) / 2.0
+
+
+def _fresh_path(config: Config, num_decisions: int, seed: int) -> LatentPath:
+    """The hidden truth of `num_decisions` decisions and of the row at which the last one fills."""
+    model = LatentModel.from_config(config)
+    return model.path(num_decisions * model.decision_rows + 1, np.random.default_rng(seed))
 
 
 def oracle_report(config: Config, num_decisions: int = DEFAULT_DECISIONS, seed: int = 0) -> OracleReport:
@@ -130,11 +136,25 @@ def oracle_report(config: Config, num_decisions: int = DEFAULT_DECISIONS, seed: 
 def book_report(config: Config, num_decisions: int = DEFAULT_DECISIONS, seed: int = 0) -> OracleReport:
     """What the same trader earns when he sees only the sizes of five levels of the decision row.
 
-    He estimates the signal by least squares on the log size ratios, fitted on another path than he trades.
+    He estimates the signal by least squares on the log size ratios, fitted on the first half of a path and
+    traded on the second, where he fills at the book's own mid of the row after.
     """
-    trader, rng = solve(config), np.random.default_rng([seed, 1])
-    signal, mid_ticks = decision_path(config, 2 * num_decisions, seed)
-    levels = book_rows(signal, mid_ticks, rng)["levels"][:, :BOOK_LEVELS]
-    ratios = np.log(levels["bid_sz"] / levels["ask_sz"])
+    span, rng = config.data.decision_rows, np.random.default_rng([seed, 1])
+    path = _fresh_path(config, 2 * num_decisions, seed)
+    quotes = quotes_around(path.mid_ticks, rng)
+    ratios = _decision_ratios(OrderFlow(span, rng).run(path.signal, quotes), span)[: 2 * num_decisions]
+    signal, fills = path.signal[:-1:span], quotes.mid_ticks[1::span]
     weights = np.linalg.lstsq(ratios[:num_decisions], signal[:num_decisions], rcond=None)[0]
-    return simulate(trader, ratios[num_decisions:] @ weights, mid_ticks[num_decisions:])
+    return simulate(solve(config), ratios[num_decisions:] @ weights, fills[num_decisions:])
+
+
+def _decision_ratios(blocks: Iterable[Events], span: int) -> Floats:
+    """Log ratio of bid to ask sizes of the best levels at each decision row, `[T, 5]`."""
+    found, start = [], 0
+    for events in blocks:
+        num_rows = len(events.last.side)
+        # Blocks need not begin with a decision.
+        levels = book_rows(events)["levels"][-start % span :: span, :BOOK_LEVELS]
+        found.append(np.log(levels["bid_sz"] / levels["ask_sz"]))
+        start += num_rows
+    return np.concatenate(found)
