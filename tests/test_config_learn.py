@@ -27,7 +27,9 @@ RULES = [(section, field) for section, fields in DOCUMENTS.items() for field in 
 
 
 def test_the_seed_preset_is_the_default_with_every_rule_of_the_documents() -> None:
-    body = default().replaced(**DOCUMENTS).model_dump() | {"preset": "seed"}
+    """On the market of the default preset, whose signal leads by one of the default's decisions."""
+    same_market = {"synthetic": {"signal_rows": default().data.decision_rows}}
+    body = default().replaced(**DOCUMENTS, **same_market).model_dump() | {"preset": "seed"}
     assert seed().model_dump() == body
 
 

@@ -49,9 +49,18 @@ class InstrumentConfig(Section):
 class SyntheticConfig(Section):
     """The seeded synthetic market (SYSTEM.md section 12). Units are per decision where not said otherwise."""
 
+    generator: Literal[2] = Field(
+        default=2,
+        description="version, raised when its output changes: an old market is not taken for a new one",
+    )
     seed: int = Field(default=7, ge=0, description="of the generator; another seed is another market")
     sessions: int = Field(default=4, ge=1, description="trading sessions written, one file each")
     rows_per_session: int = Field(default=131_072, ge=256, description="valid book rows of a session")
+    signal_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="rows by which the signal leads, the market's own decision; None = data.decision_rows",
+    )
     drift_cost_ratio: float = Field(
         default=1.7,
         ge=0,
@@ -64,7 +73,7 @@ class SyntheticConfig(Section):
         description="autocorrelation of the signal over one decision; > 0.2 holds too long",
     )
     noise_ticks: float = Field(
-        default=1.0, ge=0, description="sd of the unpredictable own noise of the mid per decision"
+        default=1.8, ge=0, description="sd of the unpredictable own noise of the mid per decision"
     )
 
 
@@ -218,6 +227,11 @@ class Config(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     gate: GateConfig = GateConfig()
     run: RunConfig = RunConfig()
+
+    @property
+    def signal_rows(self) -> int:
+        """Rows by which the synthetic market's signal leads: the decision that its units are per."""
+        return self.synthetic.signal_rows or self.data.decision_rows
 
     def digest(self) -> str:
         """16 hex digits of everything that changes the result: all but `run`."""

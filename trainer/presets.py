@@ -44,7 +44,7 @@ def demo() -> Config:
     return Config(
         preset="demo",
         market_source="planted",
-        synthetic=SyntheticConfig(rows_per_session=65_536),
+        synthetic=SyntheticConfig(rows_per_session=65_536, noise_ticks=1.2),
         data=DataConfig(decision_rows=8, window_rows=16, horizons=(1, 2, 4)),
         # One unit: a market whose signal lives for one decision makes a pyramiding trader order nearly every
         # decision, outside the gate's hold range (docs/decisions/hold-percent.md).
@@ -60,6 +60,8 @@ def seed() -> Config:
     """The documents' forms at their dimensions, to be compared with (docs/decisions/seed-preset.md)."""
     return Config(
         preset="seed",
+        # The market of the default preset, of whose decisions one is 32 rows.
+        synthetic=SyntheticConfig(signal_rows=default().data.decision_rows),
         data=DataConfig(decision_rows=1),
         market=MarketConfig(stop_loss_measure="lifetime_peak"),
         agent=AgentConfig(rl_heads="linear"),

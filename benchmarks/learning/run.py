@@ -188,21 +188,27 @@ def yardsticks(config: Config, cache_root: Path) -> tuple[Yardstick, Yardstick]:
     Kept in a file below `cache_root`, as they take seconds and depend on no seed; of several processes one
     makes it and the others wait. Raises InputError where that cannot be written.
     """
-    read = [config.market_source, config.synthetic.model_dump(exclude={"seed"}), config.data.decision_rows]
+    read = [config.market_source, config.synthetic.model_dump(exclude={"seed"}), config.signal_rows]
     digest = hashlib.sha256(repr([read, TRADER_DECISIONS]).encode()).hexdigest()[:16]
     path = cache_root / "traders" / f"{digest}.json"
     taken = "another process makes these figures"
     with directory_lock(path.parent, taken, "run the same command again", wait_s=TRADER_WAIT_S):
         with suppress(OSError, ValidationError):
             found = _Yardsticks.model_validate_json(path.read_bytes())
-            return found.oracle, found.book
+            return _per_decision(found.oracle, config), _per_decision(found.book, config)
         # Slow to load, and needs the market's generator.
         from trainer.data.oracle_trader import book_report, oracle_report
 
         oracle = _yardstick(oracle_report(config, TRADER_DECISIONS))
         book = _yardstick(book_report(config, TRADER_DECISIONS))
         write_json(path, _Yardsticks(oracle=oracle, book=book).model_dump(mode="json"))
-    return oracle, book
+    return _per_decision(oracle, config), _per_decision(book, config)
+
+
+def _per_decision(yardstick: Yardstick, config: Config) -> Yardstick:
+    """The income per decision of the run, where its decisions are not the market's."""
+    share = config.data.decision_rows / config.signal_rows
+    return yardstick.model_copy(update={"net_ticks_per_decision": yardstick.net_ticks_per_decision * share})
 
 
 def _yardstick(report: "OracleReport") -> Yardstick:

@@ -51,6 +51,14 @@ def pooled(paths: list[Path], source: str) -> tuple[np.ndarray, np.ndarray, np.n
     return np.concatenate(features), np.concatenate(signals), np.concatenate(moves)
 
 
+def test_a_market_with_a_clock_of_its_own_does_not_know_when_agents_decide(
+    files: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    own = {"signal_rows": demo().data.decision_rows}
+    paths = write_market(market("planted").replaced(data={"decision_rows": 3}, synthetic=own), tmp_path)
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in files["planted"]]
+
+
 @pytest.mark.parametrize("source", ["planted", "martingale"])
 def test_the_newest_row_shows_the_signal(files: dict[str, list[Path]], source: str) -> None:
     features, signal, _ = pooled(files[source], source)

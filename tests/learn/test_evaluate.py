@@ -207,7 +207,7 @@ def test_random_traders_turn_over_as_much_as_the_agent(evaluation: Evaluation, a
     e = evaluation
     policy = random_trader(agent.decisions, agent.trades, 0, e.device)
     accounts = replay_policy(e.tape, e.tiles, policy, e.config, e.instrument, 16)
-    assert np.mean([len(a.trades) for a in accounts]) == pytest.approx(len(agent.trades), rel=0.25)
+    assert np.mean([len(a.trades) for a in accounts]) == pytest.approx(len(agent.trades), rel=0.35)
 
 
 @pytest.mark.parametrize("decision", [60, 112])

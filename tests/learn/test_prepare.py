@@ -129,6 +129,20 @@ def test_another_seed_of_the_learner_shares_the_market_and_the_cache(small: Conf
         prepare(small.replaced(learn={"seed": 5}), tmp_path / "one", tmp_path / "cache", quiet)
 
 
+def test_agents_of_other_decisions_share_a_market_with_a_clock_of_its_own(
+    small: Config, tmp_path: Path
+) -> None:
+    for signal_rows, num_markets in ((8, 1), (None, 2)):
+        root = tmp_path / str(signal_rows)
+        for name, decision_rows in (("one", 8), ("two", 2)):
+            config = small.replaced(
+                data={"decision_rows": decision_rows, "window_rows": 4 + decision_rows},
+                synthetic={"signal_rows": signal_rows},
+            )
+            prepare(config, root / name, root / "cache", quiet)
+        assert len(list(root.glob("cache/planted-*"))) == num_markets
+
+
 def test_a_fee_of_nothing_is_warned_about(
     small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

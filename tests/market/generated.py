@@ -18,7 +18,7 @@ from trainer.types import Action
 NUM_LANES, NUM_STEPS = 96, 64  # of one example: its actions must fit in hypothesis' 8 KiB
 NUM_ROWS = 2500  # of a stretch of a cache
 MakeCache = Callable[[str, float], Cache]
-LOTS = {"written": (1, 5, 300), "ES": (1, 3, 60), "FROG": (1, 100, 700)}  # up to beyond the visible depth
+LOTS = {"written": (1, 5, 300), "ES": (1, 90, 60), "FROG": (1, 100, 700)}  # up to beyond the visible depth
 MS = 1_000_000
 LATENCY_NS = {  # up to several decisions: the written rows are seconds apart
     "written": (0, 5 * MS, 5 * MS, 60_000 * MS),

@@ -34,7 +34,7 @@ from trainer.types import Action
 GENERATED = {
     "random": (12, 43_500, set()),
     "written": (8, 27_500, {"bad_entry_prices", "unfilled_orders"}),
-    "ES": (6, 15_500, {"bad_entry_prices", "unfilled_orders"}),
+    "ES": (7, 15_500, {"bad_entry_prices", "unfilled_orders"}),
     "FROG": (5, 15_000, {"bad_entry_prices", "closed by fill and by exit in one step"}),
 }
 EVERYTHING = {

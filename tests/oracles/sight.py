@@ -60,8 +60,8 @@ def context(lane: Lane, mean_abs_trade: float) -> list[float]:
         from_entry = trade.side * (h.twice_mid[row] / 2 - entry)
         to_stop = min(lane.stop_rooms())
         if mean_abs_trade > 0:
-            base = max(mean_abs_trade, rules.stop_loss_floor_ticks * lane.size)
-            to_stop = min(to_stop, (base * rules.stop_loss_ratio + float(lane.open_pnl())) / lane.size)
+            excess = stop_loss_excess(lane, mean_abs_trade, rules.stop_loss_ratio)
+            to_stop = min(to_stop, -float(excess) / lane.size)
     peak, unrealized = (trade.peak_r if trade else 0.0), lane.unrealized_r()
     left_s = max(h.announced_end(row) - h.ts[row], 0) / 1e9
     values = [

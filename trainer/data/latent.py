@@ -1,7 +1,7 @@
 """The hidden signal and price path behind the synthetic market (design pages SYSTEM.md 12, LEARNING.md 9).
 
 The price has a slow component whose increments `u` are autocorrelated from row to row. The signal of row `i`
-is the standardised sum of the next `decision_rows` increments: the book's participants know the drift of the
+is the standardised sum of the next `signal_rows` increments: the book's participants know the drift of the
 coming decision and show it. So `E[move over the next decision | signal] = drift_sd_ticks * signal` with
 nothing but the own noise left, from whichever row the decision is made, and the autocorrelation of the signal
 over one decision is `memory`. (An AR(1) drift per row would hide half of the move from anybody: an optimal
@@ -38,9 +38,9 @@ class LatentPath:
 
 @dataclass(frozen=True)
 class LatentModel:
-    """Parameters of the path, per decision of `decision_rows` rows."""
+    """Parameters of the path, per decision of `signal_rows` rows."""
 
-    decision_rows: int
+    signal_rows: int
     memory: float
     drift_sd_ticks: float  # sd of the predictable move; 0 in the martingale
     noise_sd_ticks: float  # sd of the rest
@@ -62,11 +62,11 @@ class LatentModel:
         drift, noise = config.synthetic.drift_cost_ratio * cost, config.synthetic.noise_ticks
         if config.market_source == "martingale":
             drift, noise = 0.0, float(np.hypot(drift, noise))
-        return cls(config.data.decision_rows, config.synthetic.memory, drift, noise, cost)
+        return cls(config.signal_rows, config.synthetic.memory, drift, noise, cost)
 
     def path(self, num_rows: int, rng: np.random.Generator, start_ticks: float = 0.0) -> LatentPath:
         """`num_rows` rows of signal and mid. The signal is drawn alike in both markets."""
-        span = self.decision_rows
+        span = self.signal_rows
         memory = row_memory(self.memory, span)
         increments = persistent(num_rows + span, memory, rng)
         sums = np.concatenate([[0.0], np.cumsum(increments)])

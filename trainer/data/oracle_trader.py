@@ -118,14 +118,14 @@ def decision_path(config: Config, num_decisions: int, seed: int) -> tuple[Floats
     An order fills one row after its decision (rows lie further apart than the latency), at a quoted mid,
     which lies on the half-tick grid.
     """
-    path, span = _fresh_path(config, num_decisions, seed), config.data.decision_rows
+    path, span = _fresh_path(config, num_decisions, seed), config.signal_rows
     return path.signal[:-1:span], np.round(2.0 * path.mid_ticks[1::span]) / 2.0
 
 
 def _fresh_path(config: Config, num_decisions: int, seed: int) -> LatentPath:
     """The hidden truth of `num_decisions` decisions and of the row at which the last one fills."""
     model = LatentModel.from_config(config)
-    return model.path(num_decisions * model.decision_rows + 1, np.random.default_rng(seed))
+    return model.path(num_decisions * model.signal_rows + 1, np.random.default_rng(seed))
 
 
 def oracle_report(config: Config, num_decisions: int = DEFAULT_DECISIONS, seed: int = 0) -> OracleReport:
@@ -139,7 +139,7 @@ def book_report(config: Config, num_decisions: int = DEFAULT_DECISIONS, seed: in
     He estimates the signal by least squares on the log size ratios, fitted on the first half of a path and
     traded on the second, where he fills at the book's own mid of the row after.
     """
-    span, rng = config.data.decision_rows, np.random.default_rng([seed, 1])
+    span, rng = config.signal_rows, np.random.default_rng([seed, 1])
     path = _fresh_path(config, 2 * num_decisions, seed)
     quotes = quotes_around(path.mid_ticks, rng)
     ratios = _decision_ratios(OrderFlow(span, rng).run(path.signal, quotes), span)[: 2 * num_decisions]

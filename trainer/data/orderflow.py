@@ -91,10 +91,10 @@ def quotes_around(mid_ticks: Floats, rng: np.random.Generator) -> Quotes:
 
 
 class OrderFlow:
-    """A book and the events that happen to it. `decision_rows` sets how fast it follows the signal."""
+    """A book and the events that happen to it. `signal_rows` sets how fast it follows the signal."""
 
-    def __init__(self, decision_rows: int, rng: np.random.Generator) -> None:
-        self._decision_rows = decision_rows
+    def __init__(self, signal_rows: int, rng: np.random.Generator) -> None:
+        self._signal_rows = signal_rows
         self._rng = rng
         self._before: tuple[Ints, Ints] | None = None  # newest row: best prices [2], packed queues [2, SLOTS]
 
@@ -115,7 +115,7 @@ class OrderFlow:
         # A trade inside a queue needs that the side's best price stays; the first row has no book before it.
         wanted[away[_taken_side(wanted), np.arange(len(signal))] != 0] = 0
         wanted[: int(opening)] = 0
-        touches = draw_touches(signal, self._decision_rows, wanted, rng)
+        touches = draw_touches(signal, self._signal_rows, wanted, rng)
         entering = tuple(draw_entering(away[side], LEAN[side] * signal, rng) for side in (BID, ASK))
         packed, traded = play(tuple(queues.tolist()), away, entering, touches, wanted)
         before = np.concatenate([queues[:, None], packed[:, :-1]], axis=1)

@@ -36,11 +36,11 @@ def _by_slot(*values: float) -> Floats:
 
 # Shaped after an hour of ES (docs/synthetic-market.md).
 LOG_LOTS = np.log(_by_slot(24.0, 42.0, 48.0, 50.0))  # median of a queue
-TILT = _by_slot(0.75, 0.5, 0.4, 0.35, 0.3, 0.2)  # log lots per unit of signal
-NOISE = _by_slot(0.35, 0.3, 0.25)  # sd of a queue's log lots around that
+TILT = _by_slot(0.75, 0.6, 0.5, 0.45, 0.4, 0.3)  # log lots per unit of signal
+NOISE = _by_slot(0.25, 0.2)  # sd of a queue's log lots around that
 LOG_ORDER_LOTS, ORDER_LOTS_NOISE = np.log(2.2), 0.15  # lots per order of a queue: log median, sd
 EMPTY_SHARE = 0.025  # of the ticks behind the best one
-REQUOTES = _by_slot(14.0, 8.0, 5.0, 4.0, 3.0, 1.0)  # of a queue per decision: so fast the book follows
+REQUOTES = _by_slot(20.0, 14.0, 10.0, 8.0, 6.0, 3.0)  # of a queue per decision: so fast the book follows
 ARRIVALS = 0.12 * 0.75 ** np.arange(SLOTS)  # small orders in and out of a queue per row
 SMALL_LOTS = (0.0, 0.9)  # of a small order: log-normal, rounded up
 TRADE_SHARE = 0.07  # rows with a trade inside a queue
@@ -70,12 +70,12 @@ def draw_queues(slot: Ints, lean: Floats, rng: np.random.Generator) -> Ints:
     return np.where(empty, 0, packed)
 
 
-def draw_touches(signal: Floats, decision_rows: int, wanted_lots: Ints, rng: np.random.Generator) -> Touches:
+def draw_touches(signal: Floats, signal_rows: int, wanted_lots: Ints, rng: np.random.Generator) -> Touches:
     """Touches of the rows of `signal [n]`; none at a best queue that a trade takes `wanted_lots [n]` from.
 
     A row that would see neither has one small order at a best queue.
     """
-    num_rows, requote_share = len(signal), 1.0 - np.exp(-REQUOTES / decision_rows)
+    num_rows, requote_share = len(signal), 1.0 - np.exp(-REQUOTES / signal_rows)
     # One draw says whether a queue is touched, and by what.
     draws = rng.random((num_rows, 2, TOUCHED_SLOTS), dtype=np.float32)
     touched = draws < (requote_share + ARRIVALS)[:TOUCHED_SLOTS]

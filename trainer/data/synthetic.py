@@ -101,7 +101,7 @@ def session_records(config: Config, latent: LatentPath, session: Session, index:
     """The records of session `index`, whose hidden truth is `latent`."""
     book_rng, time_rng, record_rng = _generators(config, index)[1:]
     ts_ns = row_times(session, latent.log_volatility, config.data.max_gap_s, time_rng)
-    flow = OrderFlow(config.data.decision_rows, book_rng)
+    flow = OrderFlow(config.signal_rows, book_rng)
     auction_ns = _auction_times(session, int(ts_ns[0]))
 
     def blocks() -> Iterator[Records]:

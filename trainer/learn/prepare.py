@@ -69,8 +69,9 @@ def _market(config: Config, cache_root: Path, on_progress: Progress) -> Path:
             "no data given", where="--mbp10-data-dir", do="give order-book files or --market planted"
         )
     # What the generator reads, and nothing else: other agents, windows and folds share the market.
-    data = DataConfig(decision_rows=config.data.decision_rows, max_gap_s=config.data.max_gap_s)
-    read = Config(market_source=config.market_source, synthetic=config.synthetic, data=data)
+    synthetic = config.synthetic.model_copy(update={"signal_rows": config.signal_rows})
+    data = DataConfig(max_gap_s=config.data.max_gap_s)
+    read = Config(market_source=config.market_source, synthetic=synthetic, data=data)
     directory = cache_root / f"{config.market_source}-{read.digest()}"
 
     def on_session(done: int, total: int) -> None:
