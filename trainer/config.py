@@ -160,7 +160,9 @@ class EvaluateConfig(Section):
     )
     bootstrap_resamples: int = Field(default=2000, ge=100, description="of the block bootstrap over time")
     bootstrap_block_decisions: int = Field(
-        default=50, ge=1, description="decisions; longer than any holding time"
+        default=50,
+        ge=1,
+        description="decisions; least block of the bootstrap, lengthened where P&L is dependent",
     )
     confidence: float = Field(default=0.95, gt=0.5, lt=1, description="one-sided, of every lower bound")
     sharpe_buckets: int = Field(

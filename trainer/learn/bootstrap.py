@@ -12,6 +12,8 @@ from scipy.special import ndtri, stdtrit
 MIN_BLOCKS = 10
 # Indices drawn at a time: 32 MB, however long the series.
 _CHUNK_INDICES = 1 << 22
+# An autocorrelation inside this many standard errors (times sqrt(log10 T)) counts as none.
+_ACF_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,52 @@ def bootstrap_means(
         starts = generator.integers(0, total, (end - begin, num_blocks))
         means[begin:end] = (full[starts[:, :-1]].sum(axis=1) + cut[starts[:, -1]]) / total
     return means
+
+
+def dependence_block(series: NDArray[Any]) -> int:
+    """The block length, in values, that the dependence of `series` `[T]` asks for; 1 where it shows none.
+
+    Automatic selection for the circular block bootstrap: Politis and White (2004) with the correction of
+    Patton, Politis and White (2009). Never so long that fewer than `MIN_BLOCKS` blocks are left, and 1 for a
+    series that is constant, not finite or too short to tell.
+    """
+    values = np.asarray(series, np.float64)
+    total = len(values)
+    longest = min(total // MIN_BLOCKS, math.ceil(3.0 * math.sqrt(total)))
+    if longest < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
+        return 1
+    patience = max(5, math.ceil(math.sqrt(math.log10(total))))
+    num_lags = min(math.ceil(math.sqrt(total)) + patience, total - 1)
+    covariance = _autocovariance(values, num_lags)
+    band = _ACF_ERRORS * math.sqrt(math.log10(total) / total) * covariance[0]
+    width = min(2 * (_last_lag(np.abs(covariance[1:]) >= band, patience) + 1), num_lags)
+    lags = np.arange(1, width + 1)
+    tapered = 2.0 * np.minimum(1.0, 2.0 * (1.0 - lags / width)) * covariance[1 : width + 1]
+    spectrum = float(covariance[0] + tapered.sum())
+    if spectrum <= 0:
+        return 1
+    slope = float((lags * tapered).sum())
+    # 2 g^2 / (4/3 s^2), the ratio of the bias of a block's variance to its spread.
+    optimum = math.cbrt(1.5 * (slope / spectrum) ** 2 * total)
+    return max(1, min(math.ceil(optimum), longest))
+
+
+def _autocovariance(values: NDArray[np.float64], num_lags: int) -> NDArray[np.float64]:
+    """`[num_lags + 1]`, divided by T at every lag."""
+    total = len(values)
+    transform = np.fft.rfft(values - values.mean(), 2 * total)
+    found = np.fft.irfft(transform * np.conj(transform), 2 * total)[: num_lags + 1]
+    return np.asarray(found / total, np.float64)
+
+
+def _last_lag(significant: NDArray[np.bool_], patience: int) -> int:
+    """The last lag before `patience` insignificant ones in a row; `significant[k]` is of lag k + 1."""
+    quiet = 0
+    for lag, found in enumerate(significant.tolist(), start=1):
+        quiet = 0 if found else quiet + 1
+        if quiet == patience:
+            return lag - patience
+    return int(np.flatnonzero(significant).max(initial=-1)) + 1
 
 
 def lower_bound(

@@ -57,8 +57,9 @@ def entropy_stability(series: NDArray[Any], cfg: GateConfig) -> EntropyStability
 
     Only the last half counts, as means over 20 blocks. Unstable when a block mean is under `cfg.min_entropy`,
     or when the blocks fall: Kendall's tau is negative with p < 0.01 and the Theil-Sen fall over the half
-    exceeds `cfg.max_entropy_fall` of the mean. A series that is not finite or has under two steps in the half
-    is unstable.
+    exceeds `cfg.max_entropy_fall` of the mean; or when they drop by more than that late and for good, which
+    leaves the median slope at zero (`late_drop`). A series that is not finite or has under two steps in the
+    half is unstable.
     """
     values = np.asarray(series, np.float64)
     blocks = block_means(values[len(values) // 2 :])
@@ -71,7 +72,24 @@ def entropy_stability(series: NDArray[Any], cfg: GateConfig) -> EntropyStability
         reason = f"entropy fell to {minimum:.3f} of ln(#feasible), under {cfg.min_entropy}"
     elif fall > cfg.max_entropy_fall and _falls(blocks):
         reason = f"entropy falls by {fall:.0%} over the last half, more than {cfg.max_entropy_fall:.0%}"
+    elif (drop := late_drop(blocks)) > cfg.max_entropy_fall:
+        reason = f"entropy drops by {drop:.0%} late in training, more than {cfg.max_entropy_fall:.0%}"
     return EntropyStability(stable=not reason, mean=mean, minimum=minimum, relative_fall=fall, reason=reason)
+
+
+def late_drop(blocks: NDArray[np.float64]) -> float:
+    """Largest drop to a tail of blocks that all lie under every earlier block, over the earlier mean; or 0.
+
+    Tails of up to half the blocks for which such an order has p < 0.01 by chance: 1 / C(blocks, tail). A step
+    down at nine tenths of the training is one; so is a decline that only begins there.
+    """
+    count = len(blocks)
+    drops = [
+        1.0 - float(blocks[-tail:].mean() / blocks[:-tail].mean())
+        for tail in range(1, count // 2 + 1)
+        if blocks[-tail:].max() < blocks[:-tail].min() and math.comb(count, tail) * TREND_P_VALUE > 1.0
+    ]
+    return max(drops, default=0.0)
 
 
 def _falls(blocks: NDArray[np.float64]) -> bool:

@@ -108,6 +108,8 @@ def fold_criteria(number: int, fold: FoldMetrics, cfg: GateConfig) -> tuple[Crit
         criterion(
             "excess over random, lower bound", fold.excess_lower_ticks, bound, fold.excess_lower_ticks > 0
         ),
+        # More than rounding is money that appeared or vanished: no bound above is of a real account.
+        criterion("P&L in no trade", fold.unexplained_ticks, "0 ticks", fold.explained()),
         criterion("undefined metrics", len(undefined), "none", not undefined, ", ".join(undefined)),
     )
 

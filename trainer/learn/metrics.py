@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from trainer.config import EvaluateConfig, InstrumentConfig
 from trainer.learn import ratios
 from trainer.learn.account import Decisions, Trades
-from trainer.learn.bootstrap import excess_bound, lower_bound
+from trainer.learn.bootstrap import dependence_block, excess_bound, lower_bound
 from trainer.learn.breakdown import (
     DurationBin,
     duration_histogram,
@@ -47,8 +47,9 @@ class FoldMetrics(BaseModel):
     `outcome_classes`. action_shares: executed actions. defects: what the replay could not do as ordered,
     counts by name (`trainer.market.lanes.DEFECTS`). baselines: net ticks per decision on the same window.
     net_lower_ticks, excess_lower_ticks: lower bounds per decision of net P&L and of net P&L less that of the
-    random trader of equal turnover, by block bootstrap with the stated block and confidence.
-    baseline_lower_ticks: the same bound of the excess over every baseline.
+    random trader of equal turnover, by block bootstrap with the stated confidence.
+    baseline_lower_ticks: the same bound of the excess over every baseline. bootstrap_block_decisions: the
+    configured block, or the longer one that the dependence of these series asks for.
 
     A metric that is undefined is NaN (null in JSON) and fails the gate; infinities are "inf".
     """
@@ -107,6 +108,10 @@ class FoldMetrics(BaseModel):
         flat = {name: value for name, value in self if isinstance(value, float)}
         flat |= {f"baselines.{name}": value for name, value in self.baselines.items()}
         return [name for name, value in flat.items() if math.isnan(value)]
+
+    def explained(self) -> bool:
+        """Whether the account's P&L is that of its trades, but for a millionth of rounding."""
+        return abs(self.unexplained_ticks) <= 1e-6 * (1.0 + abs(self.gross_ticks))
 
 
 def fold_metrics(
@@ -224,8 +229,10 @@ def _ratio_metrics(decisions: Decisions, cfg: EvaluateConfig) -> dict[str, Any]:
 def _bound_metrics(
     pnl: NDArray[Any], baselines: Mapping[str, NDArray[Any]], cfg: EvaluateConfig
 ) -> dict[str, Any]:
+    # Judged series whose dependence reaches further than the configured block get the block that it asks for.
+    judged = (pnl, np.asarray(pnl, np.float64) - np.asarray(baselines[RANDOM], np.float64))
     bootstrap: dict[str, Any] = {
-        "block": cfg.bootstrap_block_decisions,
+        "block": max(cfg.bootstrap_block_decisions, *(dependence_block(series) for series in judged)),
         "num_resamples": cfg.bootstrap_resamples,
         "confidence": cfg.confidence,
         "seed": cfg.seed,

@@ -173,9 +173,14 @@ def _notes(folds: Sequence[FoldMetrics | None]) -> list[str]:
     notes += [
         f"Sharpe on {'; '.join(bases)}.",
         f"≥: lower bounds in ticks per decision, {found[0].confidence:.0%} one-sided, block bootstrap over "
-        f"{found[0].bootstrap_block_decisions} decisions; `by ≥` is the agent's excess over that trader.",
+        f"{_range([fold.bootstrap_block_decisions for fold in found])} decisions; `by ≥` is the agent's "
+        "excess over that trader.",
     ]
-    # Half a tick-lot in a million is rounding; more is money that appeared or vanished.
-    lost = [fold for fold in found if abs(fold.unexplained_ticks) > 1e-6 * (1 + abs(fold.gross_ticks))]
+    lost = [fold for fold in found if not fold.explained()]
     notes += [f"! fold {fold.fold}: {fold.unexplained_ticks:+g} ticks are in no trade." for fold in lost]
     return notes
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low}" if low == high else f"{low} to {high}"
