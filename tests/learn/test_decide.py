@@ -122,6 +122,14 @@ def test_damaged_metrics_are_one_line_that_says_what_to_do(judged: Judged) -> No
         decide(judged[1], io.StringIO())
 
 
+def test_one_folds_metrics_in_anothers_place_are_refused(judged: Judged) -> None:
+    """A good fold does not count twice."""
+    one, other = (fold_dir(judged[1], index) / METRICS_FILE for index in range(2))
+    other.write_bytes(one.read_bytes())
+    with pytest.raises(InputError, match=r"fold1/metrics\.json: metrics of fold 0, not 1; evaluate this fold"):
+        decide(judged[1], io.StringIO())
+
+
 def test_an_unprepared_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"run\.json: no prepared run here"):
         decide(tmp_path, io.StringIO())

@@ -58,11 +58,12 @@ def _fold_metrics(run: Run, run_dir: Path, index: int) -> FoldMetrics | None:
     }  # fmt: skip
     if not evaluated.matches(expected):
         return None
+    again = "evaluate this fold again"
     try:
-        return FoldMetrics.model_validate_json(path.read_bytes())
+        metrics = FoldMetrics.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise InputError(
-            f"not the metrics of a fold: {str(error).splitlines()[0]}",
-            where=str(path),
-            do="evaluate this fold again",
-        ) from error
+        what = f"not the metrics of a fold: {str(error).splitlines()[0]}"
+        raise InputError(what, where=str(path), do=again) from error
+    if metrics.fold != index:
+        raise InputError(f"metrics of fold {metrics.fold}, not {index}", where=str(path), do=again)
+    return metrics
