@@ -126,7 +126,7 @@ def test_one_folds_metrics_in_anothers_place_are_refused(judged: Judged) -> None
     """A good fold does not count twice."""
     one, other = (fold_dir(judged[1], index) / METRICS_FILE for index in range(2))
     other.write_bytes(one.read_bytes())
-    with pytest.raises(InputError, match=r"fold1/metrics\.json: metrics of fold 0, not 1; evaluate this fold"):
+    with pytest.raises(InputError, match=r"fold1/metrics\.json: metrics of fold 0, not 1; evaluate"):
         decide(judged[1], io.StringIO())
 
 
