@@ -15,6 +15,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "learn": {
         "n_step": 1,
         "importance_beta": 0.0,
+        "encoder_rate": 1.0,
         "decaying_rates": ("q", "pi", "v"),
         "reward": "at_close",
         "advantage": "done_only",

@@ -59,6 +59,13 @@ class LearnConfig(Section):
         le=1e-2,
         description="start of every head's rate; in the controller's bounds",
     )
+    encoder_rate: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="learning rate of the encoder over that of the label heads that teach it; at 1 it learns "
+        "the train window by heart; 0: stays as initialised",
+    )
     decaying_rates: tuple[Literal["bce", "aux", "q", "pi", "v"], ...] = Field(
         default=("bce", "aux", "q", "pi", "v"),
         description="groups whose rate a plateau of their loss halves; (documents): q, pi, v",

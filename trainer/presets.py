@@ -50,7 +50,8 @@ def demo() -> Config:
         # decision, outside the gate's hold range (docs/decisions/hold-percent.md).
         market=MarketConfig(num_units=1),
         agent=AgentConfig(hidden=64, buckets=(22, 21, 21), ssd_state=16, head_hidden=64),
-        learn=LearnConfig(n_backtests=64, per_capacity=16_384, batch_size=256),
+        # 800 steps of 64 lanes pass over the window six times: too few to learn it by heart.
+        learn=LearnConfig(n_backtests=64, per_capacity=16_384, batch_size=256, encoder_rate=1.0),
         evaluate=EvaluateConfig(bootstrap_resamples=1000),
         run=RunConfig(n_steps=800, log_every=25, checkpoint_every=100),
     )
@@ -68,6 +69,7 @@ def seed() -> Config:
         learn=LearnConfig(
             n_step=1,
             importance_beta=0.0,
+            encoder_rate=1.0,
             decaying_rates=("q", "pi", "v"),
             reward="at_close",
             advantage="done_only",

@@ -111,6 +111,22 @@ def test_without_supervised_losses_neither_encoder_nor_their_heads_learn() -> No
     assert trained(grads_of(small(learn={"supervised_weight": 0.0}))) == {"q", "pi", "v"}
 
 
+@pytest.mark.parametrize("scale", [0.0, 0.125])
+def test_a_slower_encoder_moves_by_its_share_of_a_step_and_all_else_as_before(scale: float) -> None:
+    """Adam's first step: every weight with a gradient moves by its learning rate."""
+    slow = run(small(learn={"encoder_rate": scale, "weight_decay": 0.0}), 1)
+    full = run(small(learn={"weight_decay": 0.0}), 1)
+    layout = full.learner.agent.layout
+    start = layout.unflatten(layout.initial(full.learner.config.learn.seed))
+    moved, usual = (layout.unflatten(runner.state.params) for runner in (slow, full))
+    seen = set()
+    for name, before in start.items():
+        share = scale if name.split(".")[0] in ENCODER else 1.0
+        seen |= {share} if (usual[name] != before).any() else set()
+        torch.testing.assert_close(moved[name] - before, share * (usual[name] - before), atol=1e-7, rtol=1e-3)
+    assert seen == {scale, 1.0}
+
+
 def test_the_replayed_losses_alone_can_train_the_encoder() -> None:
     learn = {"supervised_weight": 0.0, "encoder_rl": 0.5}
     assert trained(grads_of(small(learn=learn))) == ENCODER | {"q", "pi", "v"}

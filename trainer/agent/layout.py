@@ -60,6 +60,10 @@ class Layout:
         start = sum(p.padded for p in self.parameters if GROUPS.index(p.group) < GROUPS.index(group))
         return start, start + sum(p.padded for p in self.parameters if p.group == group)
 
+    def group_of(self, name: str) -> str:
+        """Group of a parameter."""
+        return next(p.group for p in self.parameters if p.name == name)
+
     def unflatten(self, flat: Tensor, only: str | None = None) -> dict[str, Tensor]:
         """Views into `flat` by name; `only` takes a flat vector of that one group."""
         chosen = [p for p in self.parameters if only in (None, p.group)]
@@ -73,6 +77,14 @@ class Layout:
             start, end = self.group_range(group)
             index[start:end] = number
         return index
+
+    def encoder_scale(self, scale: float, device: torch.device) -> Tensor:
+        """`[P] float32`: `scale` at the elements of the encoder (its group but the label heads), else 1."""
+        factors = torch.ones(self.size, dtype=torch.float32, device=device)
+        for name, view in self.unflatten(factors).items():
+            if self.group_of(name) == GROUPS[0] and not name.startswith("labels."):
+                view.fill_(scale)
+        return factors
 
     def initial(self, seed: int) -> Tensor:
         """`[P] float32` on the CPU; each parameter has its own generator, so adding one moves no other."""

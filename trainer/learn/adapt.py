@@ -100,6 +100,8 @@ def _optimized(
 ) -> tuple[Update, Tensor]:
     """AdamW with each group's own rate, then the target network `[P_q]` after the new weights of Q."""
     rates = torch.stack([slots[f"lr.{group}"] for group in GROUPS])[learner.group_index]
+    if learner.rate_scale is not None:
+        rates = rates * learner.rate_scale
     moments = Moments(state.adam_m, state.adam_v, state.adam_step)
     update = adamw(state.params, grad, moments, rates, learner.config.learn)
     start, end = learner.agent.layout.group_range("q")
