@@ -1,7 +1,7 @@
 """What the optimal trader earns on a synthetic market: `python -m benchmarks.oracle --preset demo`.
 
 The oracle sees the planted signal and trades it optimally after costs; the second row sees the book's
-sizes only. Both decide at the agent's clock. No agent can be asked for more.
+sizes only. Both decide at the market's clock. No agent can be asked for more.
 """
 
 import argparse

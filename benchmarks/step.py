@@ -190,6 +190,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--profile", choices=list(MODES), help="also list this mode's kernels (GPU)")
     parser.add_argument("--out", type=Path, help="JSON file")
     options = parser.parse_args(argv)
+    modes = options.modes.split(",")
+    if unknown := set(modes) - set(MODES):
+        parser.error(f"--modes: {', '.join(sorted(unknown))}; choose from {', '.join(MODES)}")
     device = torch.device(options.device)
     configure_device(device)
     config = PRESETS[options.preset or ("default" if device.type == "cuda" else "demo")]()
@@ -202,7 +205,7 @@ def main(argv: list[str] | None = None) -> int:
               "batch": learn.batch_size}  # fmt: skip
     sys.stdout.write(f"{environment(device)} {shapes}\n")
     steps = options.steps or (100 if device.type == "cuda" else 10)
-    rates = run(config, device, options.modes.split(","), steps, options.rows, options.profile)
+    rates = run(config, device, modes, steps, options.rows, options.profile)
     sys.stdout.write(table(rates) + "\n")
     if options.out:
         body = {"environment": environment(device), "shapes": shapes, "rates": [asdict(r) for r in rates]}

@@ -50,3 +50,9 @@ def test_output_carries_environment_shapes_and_every_mode_asked_for(
 
 def test_the_four_modes_are_the_two_switches() -> None:
     assert set(MODES.values()) == {(graph, compiled) for graph in (False, True) for compiled in (False, True)}
+
+
+def test_a_mode_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--modes", "eager,fast"])
+    assert "--modes: fast; choose from eager, eager + graph" in capsys.readouterr().err
