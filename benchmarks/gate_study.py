@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy.stats import beta
 
 from benchmarks.gate_bound import LENGTHS, TAUS, Coverage, Dependence, coverage, dependence
 from benchmarks.gate_paths import (
@@ -24,6 +23,7 @@ from benchmarks.gate_paths import (
     take_profit,
     trade,
 )
+from benchmarks.intervals import clopper_pearson
 from trainer.config import Config
 from trainer.learn.account import Trades
 from trainer.learn.entropy import EntropyStability
@@ -52,14 +52,6 @@ class Passes:
     fold_passes: float  # every criterion
     runs_win: float  # share of runs all of whose folds win
     runs_earn: float  # share of runs all of whose folds earn and beat random
-
-
-def exact_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Two-sided Clopper-Pearson interval of a probability."""
-    tail = 0.5 * (1.0 - confidence)
-    low = float(beta.ppf(tail, successes, trials - successes + 1)) if successes else 0.0
-    high = float(beta.ppf(1.0 - tail, successes + 1, trials - successes)) if successes < trials else 1.0
-    return low, high
 
 
 def folds_of(
@@ -118,7 +110,7 @@ def _summary(name: str, config: Config, runs: Sequence[Sequence[FoldMetrics]]) -
         trader=name,
         runs=len(runs),
         passed=outcomes["pass"],
-        interval=exact_interval(outcomes["pass"], len(runs)),
+        interval=clopper_pearson(outcomes["pass"], len(runs)),
         outcomes=outcomes,
         win_rate=float(np.nanmean([f.win_rate for f in folds])),
         hold_percent=float(np.mean([f.hold_percent for f in folds])),

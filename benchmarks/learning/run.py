@@ -223,7 +223,7 @@ def let_runs_share_compiled_parts(config: Config) -> None:
     """Lets one process train many folds on a GPU.
 
     torch counts all compiled parts of a process against one limit and raises at the ninth. Runs of one
-    configuration share the five parts; a tape of another length compiles two of them (forward, act) again.
+    configuration share the five parts; a variant of another configuration compiles its own.
     """
     if config.run.use_compile and resolve_device(config.run.device).type == "cuda":
         from torch._dynamo import config as dynamo  # seconds to load, and only compiling needs it

@@ -23,7 +23,6 @@ from benchmarks.gate_paths import (
     take_profit,
     trade,
 )
-from benchmarks.gate_study import exact_interval
 from trainer.data.latent import LatentModel
 from trainer.data.oracle_trader import simulate, solve
 from trainer.errors import ExitCode
@@ -98,12 +97,6 @@ def test_the_market_keeps_its_volatility_whatever_the_alpha() -> None:
         assert total == pytest.approx(np.hypot(whole.drift_sd_ticks, whole.noise_sd_ticks))
     strong = LatentModel.from_config(market(CONFIG, 1.5))
     assert strong.noise_sd_ticks == pytest.approx(whole.noise_sd_ticks)
-
-
-def test_exact_intervals_at_the_ends() -> None:
-    assert exact_interval(0, 10) == (0.0, pytest.approx(0.30850, abs=1e-5))
-    assert exact_interval(10, 10) == (pytest.approx(0.69150, abs=1e-5), 1.0)
-    assert exact_interval(8, 20) == (pytest.approx(0.19119, abs=1e-5), pytest.approx(0.63946, abs=1e-5))
 
 
 def test_coverage_is_nominal_for_independent_series_and_falls_where_the_block_is_short() -> None:

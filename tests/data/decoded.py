@@ -8,7 +8,8 @@ import zstandard
 from trainer.config import Config
 from trainer.data import synthetic
 from trainer.data.book import BookChunk
-from trainer.data.mbp import LAST, RECORD
+from trainer.data.dbn import LAST
+from trainer.data.mbp import RECORD
 from trainer.presets import INSTRUMENTS, demo
 
 TICK = INSTRUMENTS["synthetic"].tick_size_nanos

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from trainer.data.mbp import LAST, MISSING_PX, TICK_NANOS, Recorder, book_rows, crossed_records
+from trainer.data.dbn import LAST, UNDEF_PRICE
+from trainer.data.mbp import TICK_NANOS, Recorder, book_rows, crossed_records
 from trainer.data.orderflow import Events, Orders, Quotes, Trades
 from trainer.data.queues import ASK, BID, SLOTS
 
@@ -74,7 +75,7 @@ def test_an_empty_tick_is_no_level_and_a_side_without_ten_misses_some() -> None:
     one.lots[ASK, 0, 3:6] = one.orders[ASK, 0, 3:6] = 0
     levels = book_rows(one)["levels"][0]
     assert (levels["ask_px"][:8] // TICK_NANOS).tolist() == [100, 101, *range(106, 112)]
-    assert (levels["ask_px"][8:] == MISSING_PX).all()
+    assert (levels["ask_px"][8:] == UNDEF_PRICE).all()
     assert levels["ask_sz"][8:].tolist() == levels["ask_ct"][8:].tolist() == [0, 0]
     assert (levels["bid_px"] // TICK_NANOS).tolist() == list(range(99, 89, -1))
 

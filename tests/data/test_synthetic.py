@@ -11,9 +11,9 @@ from tests.data.decoded import ROWS, SESSIONS, chunk_of, market, read, valid_row
 from trainer.config import Config
 from trainer.data import synthetic
 from trainer.data.cache import build_cache
+from trainer.data.dbn import LAST
 from trainer.data.features import FeatureStream
 from trainer.data.latent import LatentModel
-from trainer.data.mbp import LAST
 from trainer.data.synthetic import session_path, trading_sessions, write_market
 from trainer.errors import InputError
 from trainer.presets import INSTRUMENTS, demo

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.learn.evaluated import put
 from trainer.config import Config, InstrumentConfig
 from trainer.data.cache import Cache, open_cache
 from trainer.data.latent import LatentModel
@@ -19,11 +20,10 @@ from trainer.data.windows import Window
 from trainer.learn.baselines import RULES, random_trader, rule_traders
 from trainer.learn.decide import SUMMARY_FILE, decide
 from trainer.learn.entropy import entropy_stability
-from trainer.learn.markers import Marker, write_marker
 from trainer.learn.metrics import RANDOM, FoldMetrics, fold_metrics
 from trainer.learn.prepare import prepare
 from trainer.learn.replayer import Account, Policy, replay_policy
-from trainer.learn.run import METRICS_FILE, Run, WindowRows, fold_dir
+from trainer.learn.run import Run, WindowRows
 from trainer.learn.tiles import Tiles, cut_tiles
 from trainer.learn.verdict import Summary, read_summary
 from trainer.market.tape import Tape, build_tape, fit_normaliser, tape_info, window_labels
@@ -164,20 +164,6 @@ def metrics(fold: Fold, index: int, account: Account, training: NDArray[np.float
         training_entropy=entropy_stability(training, fold.config.gate),
         instrument=fold.instrument, cfg=fold.config.evaluate, defects=account.defects,
     )  # fmt: skip
-
-
-def put(run: Run, run_dir: Path, found: FoldMetrics) -> None:
-    """Leaves what train and evaluate leave of a fold, the checkpoint itself excepted."""
-    directory = fold_dir(run_dir, found.fold)
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / METRICS_FILE).write_text(found.model_dump_json())
-    marker = Marker(
-        stage="train", fold=found.fold, config_digest=run.config_digest,
-        data_fingerprint=run.data_fingerprint,
-        steps=400, checkpoint="checkpoint-400.bin", checkpoint_sha256="ab" * 32,
-    )  # fmt: skip
-    write_marker(directory, marker)
-    write_marker(directory, marker.model_copy(update={"stage": "evaluate"}))
 
 
 def gate(run_dir: Path) -> tuple[int, Summary]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.gate.market import STEADY, Market, gate, judged, metrics, put
+from tests.gate.market import STEADY, Market, gate, judged, metrics
+from tests.learn.evaluated import put
 from trainer.errors import ExitCode
 from trainer.learn.metrics import FoldMetrics
 from trainer.learn.replayer import Account

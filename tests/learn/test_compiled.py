@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from benchmarks.step import new_runner, random_walk_tape
+from tests.learn.small import SMALL_AGENT
 from trainer.config import Config
 from trainer.learn.runner import Runner
 from trainer.learn.step import Parts
@@ -16,14 +17,7 @@ DOCUMENTS = {"reward", "advantage", "td_cut", "target_max", "entropy_target"}
 def tiny() -> Config:
     return demo().replaced(
         data={"window_rows": 3},
-        agent={
-            "hidden": 12,
-            "buckets": (4, 4, 4),
-            "ssd_blocks": 1,
-            "ssd_heads": 2,
-            "ssd_state": 4,
-            "head_hidden": 8,
-        },
+        agent=SMALL_AGENT,
         learn={"n_backtests": 4, "per_capacity": 32, "batch_size": 8, "n_step": 2},
     )
 

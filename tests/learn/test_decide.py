@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.learn.evaluated import put
 from trainer.errors import ExitCode, InputError
 from trainer.learn.decide import SUMMARY_FILE, decide
-from trainer.learn.markers import Marker, read_marker, write_marker
+from trainer.learn.markers import read_marker, write_marker
 from trainer.learn.metrics import FoldMetrics
 from trainer.learn.run import METRICS_FILE, Run, fold_dir
 from trainer.learn.verdict import read_summary
@@ -24,21 +25,6 @@ def winner(make_fold, number: int) -> FoldMetrics:  # type: ignore[no-untyped-de
     """A fold that meets every criterion: 300 trades, over two of three won, half the decisions idle."""
     pnl = np.random.default_rng(number).normal(0.9, 1.5, 300)
     return make_fold(pnl).model_copy(update={"fold": number})  # type: ignore[no-any-return]
-
-
-def put(run: Run, run_dir: Path, metrics: FoldMetrics) -> Marker:
-    """Leaves what train and evaluate leave, the checkpoint itself excepted."""
-    directory = fold_dir(run_dir, metrics.fold)
-    directory.mkdir(exist_ok=True)
-    (directory / METRICS_FILE).write_text(metrics.model_dump_json())
-    marker = Marker(
-        stage="train", fold=metrics.fold, config_digest=run.config_digest,
-        data_fingerprint=run.data_fingerprint,
-        steps=200, checkpoint="checkpoint-200.bin", checkpoint_sha256="ab" * 32,
-    )  # fmt: skip
-    write_marker(directory, marker)
-    write_marker(directory, marker.model_copy(update={"stage": "evaluate"}))
-    return marker
 
 
 @pytest.fixture

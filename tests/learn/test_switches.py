@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.step import new_runner, random_walk_tape
+from tests.learn.small import SMALL_AGENT
 from trainer.config import Config
 from trainer.learn import objective, rollout
 from trainer.learn.adapt import adapt
@@ -31,16 +32,8 @@ RULES: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def small(**rules: Any) -> Config:
-    agent = {
-        "hidden": 12,
-        "buckets": (4, 4, 4),
-        "ssd_blocks": 1,
-        "ssd_heads": 2,
-        "ssd_state": 4,
-        "head_hidden": 8,
-    }
     learn = {"n_backtests": 8, "per_capacity": 64, "batch_size": 16, "n_step": N}
-    return demo().replaced(data={"window_rows": 3}, agent=agent, learn=learn).replaced(**rules)
+    return demo().replaced(data={"window_rows": 3}, agent=SMALL_AGENT, learn=learn).replaced(**rules)
 
 
 def run(config: Config, steps: int, parts: Parts | None = None) -> Runner:

@@ -60,10 +60,6 @@ class Layout:
         start = sum(p.padded for p in self.parameters if GROUPS.index(p.group) < GROUPS.index(group))
         return start, start + sum(p.padded for p in self.parameters if p.group == group)
 
-    def group_of(self, name: str) -> str:
-        """Group of a parameter."""
-        return next(p.group for p in self.parameters if p.name == name)
-
     def unflatten(self, flat: Tensor, only: str | None = None) -> dict[str, Tensor]:
         """Views into `flat` by name; `only` takes a flat vector of that one group."""
         chosen = [p for p in self.parameters if only in (None, p.group)]
@@ -81,8 +77,8 @@ class Layout:
     def encoder_scale(self, scale: float, device: torch.device) -> Tensor:
         """`[P] float32`: `scale` at the elements of the encoder (its group but the label heads), else 1."""
         factors = torch.ones(self.size, dtype=torch.float32, device=device)
-        for name, view in self.unflatten(factors).items():
-            if self.group_of(name) == GROUPS[0] and not name.startswith("labels."):
+        for name, view in self.unflatten(factors[slice(*self.group_range(GROUPS[0]))], GROUPS[0]).items():
+            if not name.startswith("labels."):
                 view.fill_(scale)
         return factors
 

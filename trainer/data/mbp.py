@@ -10,6 +10,7 @@ import databento_dbn as dbn
 import numpy as np
 import numpy.typing as npt
 
+from trainer.data.dbn import LAST, RTYPES, UNDEF_PRICE, WORD_BYTES
 from trainer.data.orderflow import Events
 from trainer.data.queues import ASK, BID, SLOTS, Bools, Ints
 from trainer.presets import INSTRUMENTS
@@ -17,16 +18,14 @@ from trainer.types import NUM_LEVELS
 
 Records = npt.NDArray[np.void]
 
-INSTRUMENT_ID, RTYPE_MBP10 = 1, 10
-LAST = 128
-MISSING_PX = np.iinfo(np.int64).max
+INSTRUMENT_ID = 1
 UNSIDED_SHARE, TRADE_LAST_SHARE = 0.05, 0.2  # trades of side N; trades that carry LAST
 TORN_SHARE = 0.5  # sweeps whose order is shown before it is matched: the book is crossed
 LEVEL = np.dtype([("bid_px", "<i8"), ("ask_px", "<i8"), ("bid_sz", "<u4"), ("ask_sz", "<u4"),
                   ("bid_ct", "<u4"), ("ask_ct", "<u4")])  # fmt: skip
 HEADER = dbn.MBP10Msg._dtypes[:14]  # everything before the levels
 RECORD = np.dtype([*HEADER, ("levels", LEVEL, (NUM_LEVELS,))])
-WORDS = RECORD.itemsize // 4
+WORDS = RECORD.itemsize // WORD_BYTES
 VENUE_DELAY_NS = 50_000  # from the venue's clock to ours
 TICK_NANOS = INSTRUMENTS["synthetic"].tick_size_nanos
 
@@ -94,7 +93,7 @@ def book_rows(events: Events) -> Records:
     rows = np.zeros(len(last.side), dtype=RECORD)
     rows["length"], rows["rtype"], rows["instrument_id"], rows["flags"] = (
         WORDS,
-        RTYPE_MBP10,
+        RTYPES["mbp-10"],
         INSTRUMENT_ID,
         LAST,
     )
@@ -121,7 +120,7 @@ def _fill_side(levels: npt.NDArray[np.void], name: str, events: Events, side: in
     kept = np.argsort(lots[holed] == 0, axis=1, kind="stable")[:, :NUM_LEVELS]
     shown_lots = np.take_along_axis(lots[holed], kept, axis=1)
     ticks = events.quotes.ticks[side][holed, None] + away * kept
-    levels[f"{name}_px"][holed] = np.where(shown_lots > 0, ticks * TICK_NANOS, MISSING_PX)
+    levels[f"{name}_px"][holed] = np.where(shown_lots > 0, ticks * TICK_NANOS, UNDEF_PRICE)
     levels[f"{name}_sz"][holed] = shown_lots
     levels[f"{name}_ct"][holed] = np.take_along_axis(orders[holed], kept, axis=1)
 

@@ -19,7 +19,7 @@ from trainer.market.lanes import Lanes, Outcome
 from trainer.market.orders import feasible_actions
 from trainer.market.step import step_lanes
 from trainer.market.stops import risk_stage
-from trainer.market.tape import observe
+from trainer.market.tape import look_back, observe
 
 
 class Fresh(NamedTuple):
@@ -70,8 +70,7 @@ def _supervised(learner: Learner, w: Weights, h: Tensor, cursor: Tensor) -> Supe
     tape, cfg = learner.tape, learner.config
     if cfg.learn.supervised_weight == 0:
         return SupervisedLosses(*(torch.zeros((), device=h.device) for _ in range(3)))
-    back = torch.arange(1 - cfg.data.window_rows, 1, device=h.device)
-    rows = torch.maximum(cursor[:, None] + back, tape.first_row[cursor][:, None])
+    rows = look_back(tape, cursor, cfg.data.window_rows)
     labels = (tape.labels[rows], tape.label_valid[rows], tape.return_class[cursor])
     return supervised_losses(learner.agent, w, h, *labels, learner.move_sd)
 

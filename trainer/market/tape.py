@@ -248,12 +248,17 @@ def _spans(cache: "Cache", rows: slice) -> list[Span]:
     ]
 
 
+def look_back(tape: Tape, cursor: Tensor, window_rows: int) -> Tensor:
+    """Rows cursor-K+1..cursor `[B, K] int64`; before the first of the cursor's segment that one, repeated."""
+    back = torch.arange(1 - window_rows, 1, device=cursor.device)
+    return torch.maximum(cursor[:, None] + back, tape.first_row[cursor][:, None])
+
+
 def observe(tape: Tape, cursor: Tensor, window_rows: int) -> tuple[Tensor, Tensor]:
     """The last `window_rows` rows up to the cursor: features `[B, K, F] float32`, elapsed `[B, K] float32`.
 
     Reads rows cursor-K+1..cursor of the cursor's own segment; before its first row that row is repeated, with
     elapsed 0 (no time passes between copies). `cursor` is `[B] int64`.
     """
-    back = torch.arange(1 - window_rows, 1, device=cursor.device)
-    rows = torch.maximum(cursor[:, None] + back, tape.first_row[cursor][:, None])
+    rows = look_back(tape, cursor, window_rows)
     return tape.features[rows], tape.elapsed[rows]

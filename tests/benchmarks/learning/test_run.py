@@ -70,7 +70,7 @@ def compiler() -> Iterator[None]:
 
 
 def compile_parts(count: int) -> None:
-    """As many compiled parts as that, each with another constant, as those of runs on other tapes have."""
+    """As many compiled parts as that, each with another constant, as those of other variants have."""
     for at in range(count):
         part = CompiledTree(lambda learner, x: x + learner, fullgraph=True, dynamic=False, backend="eager")
         assert int(part(at, torch.ones(1, dtype=torch.int64))) == at + 1
