@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,9 @@ def test_another_run_waits_and_then_fetches_nothing(
         proxy.requests.clear()
         other = threading.Thread(target=lambda: found.append(fetched(url, tmp_path)))
         other.start()
+        give_up = time.monotonic() + 60
+        while not caplog.messages and time.monotonic() < give_up:
+            time.sleep(0.01)  # on a busy machine it takes a while to arrive at the lock
         other.join(0.3)
         assert found == [], "it must not touch files that are being read"
     other.join(30)
