@@ -1,0 +1,1 @@
+"""Workflows on a cluster: submit, follow, stop, retry and check them."""

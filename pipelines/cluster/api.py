@@ -1,0 +1,68 @@
+"""What the commands need of a cluster; served by the Kubernetes API or by an Argo server.
+
+Bodies are plain JSON objects as Argo defines them. Errors meant for a person are InputError: an absent object,
+a denied verb, a server that cannot be reached. UnreachableError among them may pass: who follows tries again.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from trainer.errors import ExitCode, InputError
+
+Body = dict[str, Any]
+MANAGED_LABEL = "app.kubernetes.io/name=alpha-rl"
+RUN_ID_LABEL = "alpha-rl/run-id"
+STAGE_LABEL = "alpha-rl/stage"
+WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
+
+
+class UnreachableError(InputError):
+    """The server cannot be reached or is not ready: exit code 75, the same command may succeed later."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+class WorkflowApi(Protocol):
+    """One namespace of a cluster."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that every call is about."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is, for messages; no credentials in it."""
+
+    def create_workflow(self, body: Body, *, dry_run: bool = False) -> Body:
+        """The workflow as the server made it; with dry_run admitted and defaulted, but not stored."""
+
+    def workflow(self, name: str) -> Body:
+        """One workflow with its status; InputError where there is none of that name."""
+
+    def workflows(self, selector: str = "") -> list[Body]:
+        """Workflows with these labels, newest first."""
+
+    def watch_workflow(self, name: str) -> Iterator[Body]:
+        """The workflow now and after each change, until it is deleted or the connection ends.
+
+        Ending says nothing about the workflow: the caller looks at what it got and asks again.
+        """
+
+    def stop_workflow(self, name: str, message: str) -> None:
+        """No new pods, running ones get SIGTERM and their grace; the exit handler runs."""
+
+    def template(self, name: str) -> Body:
+        """A WorkflowTemplate; InputError where there is none of that name."""
+
+    def pod_log(self, pod: str, *, since_time: str | None = None, follow: bool = False) -> Iterator[str]:
+        """Lines of a pod's main container, each behind its RFC 3339 time and a blank, without newline.
+
+        since_time: only lines at or after it. Raises InputError when the pod is gone or has not started;
+        UnreachableError when the connection breaks.
+        """
+
+
+def labels_of(body: Mapping[str, Any]) -> Mapping[str, str]:
+    """Labels of any object, an empty mapping where it has none."""
+    found: Mapping[str, str] = (body.get("metadata") or {}).get("labels") or {}
+    return found
