@@ -1,7 +1,8 @@
 """What the commands need of a cluster; served by the Kubernetes API or by an Argo server.
 
-Bodies are plain JSON objects as Argo defines them. Errors meant for a person are InputError: an absent object,
-a denied verb, a server that cannot be reached. UnreachableError among them may pass: who follows tries again.
+Bodies are plain JSON objects as Argo defines them. Errors meant for a person are InputError: an absent
+object, a denied verb, a server that cannot be reached. UnreachableError among them may pass: who follows
+tries again.
 """
 
 from collections.abc import Iterator, Mapping
