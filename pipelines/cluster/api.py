@@ -55,10 +55,12 @@ class WorkflowApi(Protocol):
     def template(self, name: str) -> Body:
         """A WorkflowTemplate; InputError where there is none of that name."""
 
-    def pod_log(self, pod: str, *, since_time: str | None = None, follow: bool = False) -> Iterator[str]:
+    def pod_log(
+        self, workflow: str, pod: str, *, since_time: str | None = None, follow: bool = False
+    ) -> Iterator[str]:
         """Lines of a pod's main container, each behind its RFC 3339 time and a blank, without newline.
 
-        since_time: only lines at or after it. Raises InputError when the pod is gone or has not started;
+        workflow: the pod's; an Argo server finds pods only by it. since_time: only lines at or after it. Raises InputError when the pod is gone or has not started;
         UnreachableError when the connection breaks.
         """
 
