@@ -9,6 +9,9 @@ from hera.workflows import models as m
 from pipelines.settings import ChartValues
 
 GPU = "nvidia.com/gpu"
+EXECUTOR_TOKEN = "executor-token"
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_LIFE_S = 3607  # the kubelet renews it; Kubernetes' own mounts ask for the same
 
 
 def storage(values: ChartValues) -> list[m.Volume]:
@@ -87,14 +90,38 @@ def pod_security(values: ChartValues) -> m.PodSecurityContext:
 
 
 def pod_patch(values: ChartValues) -> str:
-    """JSON merged into every pod: the grace period, and restrictions on Argo's own containers."""
+    """JSON merged into every pod: grace period, and Argo's own containers: restricted, alone with the token.
+
+    Argo's containers report the result through the API; the stage itself gets no credentials at all.
+    """
     patch: dict[str, Any] = {"terminationGracePeriodSeconds": values.grace_s}
+    # Progress in the UI: Argo's default reports once a minute.
+    wait: dict[str, Any] = {
+        "name": "wait",
+        "env": [{"name": "ARGO_PROGRESS_PATCH_TICK_DURATION", "value": "10s"}],
+    }
     if values.patch_executor:
         security = {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
         }
-        patch["initContainers"] = [{"name": "init", "securityContext": security}]
-        patch["containers"] = [{"name": "wait", "securityContext": security}]
+        mount = {"name": EXECUTOR_TOKEN, "mountPath": TOKEN_PATH, "readOnly": True}
+        own = {"securityContext": security, "volumeMounts": [mount]}
+        wait |= own
+        patch["automountServiceAccountToken"] = False
+        patch["volumes"] = [{"name": EXECUTOR_TOKEN, "projected": {"sources": _token_sources()}}]
+        patch["initContainers"] = [{"name": "init", **own}]
+    patch["containers"] = [wait]
     return json.dumps(patch, sort_keys=True)
+
+
+def _token_sources() -> list[dict[str, Any]]:
+    """What Kubernetes itself would mount as the service account's credentials."""
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    return [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LIFE_S}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]

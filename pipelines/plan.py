@@ -10,7 +10,7 @@ from typing import Literal
 
 from trainer.errors import ExitCode
 
-Resources = Literal["cpu", "gpu"]
+Resources = Literal["small", "cpu", "gpu"]
 Scope = Literal["run", "fold"]
 
 # A second attempt of these gives the same answer: bad input, a verdict, repeated crashes, a mismatch.
@@ -142,6 +142,17 @@ GATE = Stage(
     options=("run-dir",),
     retry=RetryRule(limit=3),
     deadline_s=15 * 60,
+    resources="small",
+)
+# After the end, whatever it was; only an orchestrator has it to say (Argo's exit handler).
+FINISH = Stage(
+    name="finish",
+    scope="run",
+    needs=(),
+    options=("run-dir", "workflow", "status", "failures"),
+    retry=RetryRule(limit=3),
+    deadline_s=15 * 60,
+    resources="small",
 )
 STAGES = (PREPARE, TRAIN, EVALUATE, GATE)
 FOLD_STAGES = tuple(stage for stage in STAGES if stage.scope == "fold")

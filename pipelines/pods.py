@@ -3,8 +3,8 @@
 from hera import workflows as w
 from hera.workflows import models as m
 
-from pipelines.plan import RetryRule, Stage
-from pipelines.settings import ChartValues
+from pipelines.plan import FINISH, RetryRule, Stage
+from pipelines.settings import ChartValues, PodResources
 
 INPUT = "{{{{inputs.parameters.{}}}}}"
 # Kubernetes says "Pod was active on the node longer than the specified deadline", Argo "Step exceeded its
@@ -14,9 +14,9 @@ DEADLINE_MESSAGE = "longer than the specified deadline|exceeded its deadline"
 
 def stage_template(stage: Stage, values: ChartValues, argv: list[str]) -> w.Container:
     """The container template of a stage; `argv` are the words a developer types after `python -m trainer`."""
-    in_fold = stage.scope == "fold"
-    sizes = values.gpu_resources if stage.resources == "gpu" else values.cpu_resources
-    names = ["run-id", *(["fold-idx"] if in_fold else [])]
+    in_fold, at_end = stage.scope == "fold", stage is FINISH
+    sizes: PodResources = getattr(values, f"{stage.resources}_resources")
+    names = [] if at_end else ["run-id", *(["fold-idx"] if in_fold else [])]
     return w.Container(
         name=stage.name,
         inputs=[w.Parameter(name=name) for name in names],
@@ -33,7 +33,7 @@ def stage_template(stage: Stage, values: ChartValues, argv: list[str]) -> w.Cont
         labels={"alpha-rl/stage": stage.name},
         metrics=_metrics(stage) if values.prometheus else None,
         # A fold's lock is on its DAG, so that train and evaluate are one critical section.
-        synchronization=None if in_fold else _run_mutex(stage, values),
+        synchronization=None if in_fold or at_end else _run_mutex(stage, values),
         termination_message_policy="FallbackToLogsOnError",
     )
 

@@ -19,6 +19,7 @@ from pydantic import (
 
 from trainer.errors import InputError
 from trainer.location import S3_SCHEME, S3Url
+from trainer.presets import PRESETS
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 # What an image tag may be; also keeps run ids usable as mutex names and directory names.
@@ -57,8 +58,10 @@ class RunParameters(Values):
         default=5000, ge=0, description="steps between checkpoints; 0: only at the end"
     )
     seed: int = Field(default=0, ge=0, description="of weights, sampling and anchors")
-    preset: Literal["default", "demo"] = Field(
-        default="default", description="named starting point of the config"
+    preset: Literal["default", "demo", "seed"] = Field(
+        default="default",
+        description="named starting point of the config; demo wants n-steps 800, n-backtests 64, "
+        "per-capacity 16384, checkpoint-every 100, which `walkforward submit --preset demo` sends by itself",
     )
     market: Literal["files", "planted", "martingale"] = Field(
         default="files", description="files: mbp10-data-dir; else a synthetic market with or without a signal"
@@ -82,6 +85,22 @@ class RunParameters(Values):
         if location.startswith(S3_SCHEME):
             S3Url.parse(location)  # here, not in the pod; and a URL with a password never enters a Workflow
         return location
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Sizes that nobody gave are the preset's own: the template's defaults are those of `default`."""
+        preset = values.get("preset", "default")
+        if preset == "default" or preset not in PRESETS:
+            return values
+        config = PRESETS[preset]()
+        own = {
+            "n_steps": config.run.n_steps,
+            "checkpoint_every": config.run.checkpoint_every,
+            "n_backtests": config.learn.n_backtests,
+            "per_capacity": config.learn.per_capacity,
+        }
+        return {**own, **values}
 
     @model_validator(mode="after")
     def _agree(self) -> "RunParameters":
@@ -157,13 +176,21 @@ class ChartValues(Values):
     )
     patch_executor: bool = Field(
         default=True,
-        description="restrict Argo's init and wait containers; off where the controller does it or has none",
+        description="restrict Argo's init and wait containers and give the token to them alone; "
+        "off only where the controller does it",
+    )
+    artifact_repository: bool = Field(
+        default=False,
+        description="the cluster has an artifact repository: the report is shown in the Argo UI",
     )
     shm_size: str = Field(default="2Gi", description="size of /dev/shm in training pods; counts as memory")
     tmp_size: str = Field(
         default="10Gi", description="local scratch: compile caches are live there, never on the claim"
     )
-    cpu_resources: PodResources = Field(default=PodResources(), description="of prepare, evaluate and gate")
+    cpu_resources: PodResources = Field(default=PodResources(), description="of prepare and evaluate")
+    small_resources: PodResources = Field(
+        default=PodResources(cpu="500m", memory="2Gi"), description="of the gate and the exit handler"
+    )
     gpu_resources: PodResources = Field(default=PodResources(cpu="4", memory="24Gi"), description="of train")
     kept_days: int = Field(
         default=14, ge=1, description="days a finished workflow is kept; its files stay on the claim"

@@ -10,7 +10,7 @@ from hera import workflows as w
 from hera.workflows import models as m
 
 from pipelines.placement import affinity_rule, gpu_placement, pod_patch, pod_security, storage, tolerations
-from pipelines.plan import EVALUATE, GATE, PREPARE, TRAIN, Stage
+from pipelines.plan import EVALUATE, FINISH, GATE, PREPARE, TRAIN, Stage
 from pipelines.pods import stage_template
 from pipelines.settings import ChartValues, RunParameters, parameter_name
 
@@ -24,6 +24,8 @@ RUN_ID = (
     "{{=workflow.parameters['run-id'] == '' ? workflow.parameters['git-branch'] + '-' + workflow.name"
     " : workflow.parameters['run-id']}}"
 )
+# Output parameters of the gate, which stay in the Workflow when its files cannot be reached.
+GATE_OUTPUTS = {"summary": "summary.json", "report": "report.txt", "report-html": "report.html"}
 # Options that Argo can pass as they are; the data source and the optional ones need an expression.
 PLAIN_OPTIONS = ("preset", "folds", "n-steps", "n-backtests", "per-capacity", "checkpoint-every", "seed")
 OPTIONAL_OPTIONS = ("config", "trades-data-dir", "instrument")
@@ -43,6 +45,7 @@ def workflow_template(values: ChartValues) -> w.WorkflowTemplate:
             "workflows.argoproj.io/description": "Train and judge every walk-forward fold, then the gate."
         },
         entrypoint="walkforward",
+        on_exit=FINISH.name,
         arguments=_parameters(),
         service_account_name=values.service_account,
         security_context=pod_security(values),
@@ -57,14 +60,16 @@ def workflow_template(values: ChartValues) -> w.WorkflowTemplate:
     ) as template:
         prepare = _prepare(values)
         fold = _fold(values, _train(values), _evaluate(values))
-        gate = _stage(GATE, values, {})
+        gate = _gate(values)
         _main(prepare, fold, gate)
+        _finish(values)
     return template
 
 
 def submitted(values: ChartValues, parameters: RunParameters) -> w.Workflow:
     """A Workflow of the template's reference, arguments and labels: all that Strict referencing allows."""
-    given = parameters.model_dump(exclude_defaults=True)
+    # All that was given, defaults too: the template's own default may be another one.
+    given = parameters.model_dump(exclude_unset=True)
     labels = {"app.kubernetes.io/name": "alpha-rl"}
     if parameters.run_id and len(parameters.run_id) <= 63:
         labels["alpha-rl/run-id"] = parameters.run_id
@@ -150,6 +155,37 @@ def _train(values: ChartValues) -> w.Container:
 
 def _evaluate(values: ChartValues) -> w.Container:
     return _stage(EVALUATE, values, {"device": "cpu"})
+
+
+def _gate(values: ChartValues) -> w.Container:
+    """The verdict; its files are outputs also when the verdict is no pass, absent when the gate broke."""
+    template = _stage(GATE, values, {})
+    run_dir = f"{values.runs_dir}/{INPUT.format('run-id')}"
+    template.outputs = [
+        w.Parameter(name=name, value_from=m.ValueFrom(path=f"{run_dir}/{file}", default=""))
+        for name, file in GATE_OUTPUTS.items()
+    ]
+    if values.artifact_repository:
+        template.outputs.append(
+            w.Artifact(
+                name="report.html",
+                path=f"{run_dir}/report.html",
+                archive=w.NoneArchiveStrategy(),
+                optional=True,
+            )
+        )
+    return template
+
+
+def _finish(values: ChartValues) -> w.Container:
+    """The exit handler: notes beside the run's files how the workflow ended."""
+    options = {
+        "workflow": "{{workflow.name}}",
+        "status": "{{workflow.status}}",
+        "failures": "{{workflow.failures}}",
+    }
+    run_dir = f"{values.runs_dir}/{RUN_ID}"
+    return stage_template(FINISH, values, FINISH.argv({**options, "run-dir": run_dir}))
 
 
 def _stage(

@@ -182,6 +182,26 @@ class Gate(Common):
 
 
 @cappa.command(
+    name="finish",
+    help="Note how the workflow ended.",
+    description="Note in ended.json how the workflow ended and what failed: its exit handler.\n\n"
+    "Example:\n\n"
+    "    python -m trainer finish --run-dir runs/es --workflow walkforward-x7k2p --status Failed\n",
+)
+@dataclass
+class Finish(Common):
+    workflow: Annotated[str, Arg(long=True, help="Name of the workflow.")] = ""
+    status: Annotated[str, Arg(long=True, help="Succeeded, Failed or Error.")] = ""
+    failures: Annotated[str, Arg(long=True, help="JSON list of the failed nodes.")] = ""
+
+    def execute(self) -> int:
+        from trainer.learn.ended import note_end
+
+        note_end(self.run_dir, self.workflow, self.status, self.failures, sys.stdout)
+        return int(ExitCode.DONE)
+
+
+@cappa.command(
     name="inspect",
     help="What data holds, and whether prepare takes it.",
     description="What order-book data holds, and whether prepare takes it: exit code 0, or 2 where not.\n\n"
@@ -214,7 +234,7 @@ class Inspect:
 @cappa.command(name="trainer", help="Train and judge an order-book agent, stage by stage.")
 @dataclass
 class Trainer:
-    stage: Subcommands[Prepare | Train | Evaluate | Gate | Inspect]
+    stage: Subcommands[Prepare | Train | Evaluate | Gate | Finish | Inspect]
 
 
 class _Progress:

@@ -1,4 +1,4 @@
-"""The gate stage: all folds' metrics to one verdict, `summary.json` and a table."""
+"""The gate stage: all folds' metrics to one verdict, `summary.json`, a table, and the table as files."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from trainer.errors import InputError
 from trainer.learn.gate import judge
 from trainer.learn.markers import Marker, read_marker, write_marker
 from trainer.learn.metrics import FoldMetrics
+from trainer.learn.report import write_reports
 from trainer.learn.run import METRICS_FILE, Run, fold_dir
 from trainer.learn.verdict import Summary, verdict_table, write_summary
 
@@ -35,13 +36,15 @@ def decide(run_dir: Path, stream: TextIO, *, as_json: bool = False) -> int:
     )
     path = run_dir / SUMMARY_FILE
     write_summary(path, summary)
+    table = verdict_table(verdict, folds)
+    write_reports(run_dir, table, f"Walk-forward run {summary.run_id}")
     write_marker(
         run_dir, Marker(stage="gate", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint)
     )
     if as_json:
         stream.write(json.dumps(summary.model_dump(mode="json"), indent=2) + "\n")
     else:
-        Console(file=stream).print(verdict_table(verdict, folds))
+        Console(file=stream).print(table)
         stream.write(f"summary: {path}\n")
     return int(verdict.exit_code)
 
