@@ -49,7 +49,7 @@ class WorkflowApi(Protocol):
         Ending says nothing about the workflow: the caller looks at what it got and asks again.
         """
 
-    def stop_workflow(self, name: str, message: str) -> None:
+    def stop_workflow(self, name: str) -> None:
         """No new pods, running ones get SIGTERM and their grace; the exit handler runs."""
 
     def template(self, name: str) -> Body:
@@ -60,8 +60,9 @@ class WorkflowApi(Protocol):
     ) -> Iterator[str]:
         """Lines of a pod's main container, each behind its RFC 3339 time and a blank, without newline.
 
-        workflow: the pod's; an Argo server finds pods only by it. since_time: only lines at or after it. Raises InputError when the pod is gone or has not started;
-        UnreachableError when the connection breaks.
+        workflow: the pod's; an Argo server finds pods only by it. since_time: only lines at or after it.
+        With follow, what comes after the last newline is dropped: it may be half a line. Raises InputError
+        when the pod is gone or has not started; UnreachableError when the connection breaks.
         """
 
 
