@@ -156,7 +156,9 @@ def test_resumed_run_leaves_the_bytes_of_a_whole_one(tmp_path):
     with journal(broken, attempt=2, stream=stream) as log:
         log.resumed(10, "checkpoint-10.bin")
         log.drain(rows(11, 10), NAMES, 11)
-    assert stream.getvalue().startswith("resumed from step 10 (checkpoint-10.bin)\nstep 15/20 ")
+    assert stream.getvalue().startswith(
+        "resumed from step 10 (checkpoint-10.bin) resumed_from_step=10 attempt=2\nstep 15/20 "
+    )
     assert (broken / RECORDS_FILE).read_bytes() == (whole / RECORDS_FILE).read_bytes()
 
 

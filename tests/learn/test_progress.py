@@ -1,11 +1,14 @@
 """Code sha, termination message and the count of crashes at one place."""
 
+import json
+import socket
 import subprocess
+from datetime import datetime
 
 import pytest
 
 from trainer.errors import CrashedTooOftenError, ExitCode, InputError
-from trainer.learn.progress import STARTS_FILE, CrashCounter, code_sha, termination_message
+from trainer.learn.progress import ATTEMPTS_FILE, STARTS_FILE, CrashCounter, code_sha, termination_message
 
 
 def test_termination_message_is_one_line_of_an_existing_file(tmp_path):
@@ -74,6 +77,15 @@ def test_code_sha_of_a_missing_tree_is_unknown(repository):
 def start(fold, step):
     """One start of the trainer as a fresh process sees it."""
     return CrashCounter(fold).start(step)
+
+
+def test_every_start_leaves_its_number_and_the_step_it_goes_on_from(tmp_path):
+    for step in (0, 100, 100):
+        start(tmp_path, step)
+    lines = [json.loads(line) for line in (tmp_path / ATTEMPTS_FILE).read_text().splitlines()]
+    assert [(line["attempt"], line["resumed_from_step"]) for line in lines] == [(1, 0), (2, 100), (3, 100)]
+    assert {line["host"] for line in lines} == {socket.gethostname()}
+    assert all(datetime.fromisoformat(line["at"]).tzinfo for line in lines)
 
 
 def test_third_crash_at_the_same_place_ends_the_retries(tmp_path):

@@ -65,6 +65,7 @@ class Journal:
         self.records_path = fold_dir / RECORDS_FILE
         self.log_path = fold_dir / "logs" / f"attempt-{attempt}.log"
         self.last_step: int | None = None
+        self._attempt = attempt
         self._total_steps, self._log_every, self._stream, self._clock = total_steps, log_every, stream, clock
         from_argo = os.environ.get("ARGO_PROGRESS_FILE")
         self._progress_file = progress_file or (Path(from_argo) if from_argo else None)
@@ -88,7 +89,7 @@ class Journal:
 
     def resumed(self, step: int, path: Path | str) -> None:
         """Go on behind the checkpoint of `step`: later records of the earlier attempt are cut off exactly."""
-        self.write(f"resumed from step {step} ({path})")
+        self.write(f"resumed from step {step} ({path}) resumed_from_step={step} attempt={self._attempt}")
         self._continue_after(step)
         self._mark_s = self._clock()  # loading took its time; the rate is of training alone
 

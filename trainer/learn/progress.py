@@ -6,7 +6,11 @@ no torch.
 
 import json
 import os
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,8 @@ TERMINATION_LOG_BYTES = 4096  # Kubernetes keeps no more of the message
 
 SOURCE = Path(__file__).resolve().parents[2]
 STARTS_FILE = "starts.json"
+ATTEMPTS_FILE = "attempts.jsonl"
+"""One line a start of the fold, never rewritten: attempt, resumed_from_step, host, at (UTC)."""
 
 
 def termination_message(text: str, path: Path = TERMINATION_LOG) -> bool:
@@ -90,6 +96,14 @@ class CrashCounter:
             )
         attempt = int(last["attempt"]) + 1
         self._write({"attempt": attempt, "step": step, "crashes": crashes, "finished": False})
+        self._append(
+            {
+                "attempt": attempt,
+                "resumed_from_step": step,
+                "host": socket.gethostname(),  # in a cluster the pod's name
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+        )
         return attempt
 
     def finish(self) -> None:
@@ -105,12 +119,23 @@ class CrashCounter:
         return found if isinstance(found, dict) and found.keys() == state.keys() else state
 
     def _write(self, state: dict[str, Any]) -> None:
-        try:
+        with _noted_in(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self.path, state)
-        except OSError as error:
-            raise InputError(
-                f"the start cannot be noted ({error.strerror or error})",
-                where=str(self.path),
-                do="make the run directory writable, with free space",
-            ) from error
+
+    def _append(self, attempt: dict[str, Any]) -> None:
+        path = self.path.with_name(ATTEMPTS_FILE)
+        with _noted_in(path), path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(attempt) + "\n")
+
+
+@contextmanager
+def _noted_in(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"the start cannot be noted ({error.strerror or error})",
+            where=str(path),
+            do="make the run directory writable, with free space",
+        ) from error
