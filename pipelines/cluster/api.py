@@ -23,6 +23,14 @@ class UnreachableError(InputError):
     exit_code = ExitCode.INTERRUPTED
 
 
+class AbsentError(InputError):
+    """There is no object of that name, or no such kind of object."""
+
+
+class DeniedError(InputError):
+    """The server does not know the caller, or does not allow it this verb."""
+
+
 class WorkflowApi(Protocol):
     """One namespace of a cluster."""
 
@@ -38,7 +46,7 @@ class WorkflowApi(Protocol):
         """The workflow as the server made it; with dry_run admitted and defaulted, but not stored."""
 
     def workflow(self, name: str) -> Body:
-        """One workflow with its status; InputError where there is none of that name."""
+        """One workflow with its status; AbsentError where there is none of that name."""
 
     def workflows(self, selector: str = "") -> list[Body]:
         """Workflows with these labels, newest first."""
@@ -53,7 +61,7 @@ class WorkflowApi(Protocol):
         """No new pods, running ones get SIGTERM and their grace; the exit handler runs."""
 
     def template(self, name: str) -> Body:
-        """A WorkflowTemplate; InputError where there is none of that name."""
+        """A WorkflowTemplate; AbsentError where there is none of that name."""
 
     def pod_log(
         self, workflow: str, pod: str, *, since_time: str | None = None, follow: bool = False

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import urllib3.exceptions as http
 
-from pipelines.cluster.api import Body, UnreachableError
+from pipelines.cluster.api import AbsentError, Body, DeniedError, UnreachableError
 from trainer.errors import InputError
 
 GROUP = "argoproj.io"
@@ -154,7 +154,7 @@ def _unauthorized(origin: Origin, token: str) -> InputError:
     if left is not None and left < 0:
         what = f"the token expired {_ago(-left)} ago"
     do = "set ARGO_TOKEN" if not origin.credentials else f"renew the credentials of {origin.credentials}"
-    return InputError(what, where=origin.address, do=do)
+    return DeniedError(what, where=origin.address, do=do)
 
 
 def _seconds_left(token: str) -> float | None:
@@ -182,7 +182,7 @@ def _denied(call: Call, message: str) -> InputError:
         return InputError(message, where=f"{call.verb} {call.subject}", do="ask who runs the cluster")
     if found is None and re.search(r"quota|violates|webhook", message):
         return InputError(message, where=f"{call.verb} {call.subject}", do="ask who runs the cluster")
-    return InputError(
+    return DeniedError(
         f"not allowed to {call.verb} {call.resource} in namespace {call.namespace}",
         where="permission",
         do=f"ask for a role with it; kubectl auth can-i {call.verb} {call.resource} -n {call.namespace}",
@@ -192,17 +192,17 @@ def _denied(call: Call, message: str) -> InputError:
 def _absent(call: Call, message: str, body: Body, origin: Origin) -> InputError:
     details = body.get("details") or {}
     if details.get("kind") == "namespaces" or re.search(r'namespaces "[^"]*" not found', message):
-        return InputError(
+        return AbsentError(
             f"no namespace {call.namespace}", where=origin.address, do="give another with --namespace"
         )
     # An object that is missing is named; an unknown path or kind is not.
     if details.get("name") or ("not found" in message and "page not found" not in message):
         missing = call.subject if not details.get("name") else _named(details, call)
-        return InputError(f"no {missing} in namespace {call.namespace}", where="cluster", do=call.absent)
+        return AbsentError(f"no {missing} in namespace {call.namespace}", where="cluster", do=call.absent)
     if origin.argo_server:
         do = "check --argo-server and ARGO_BASE_HREF"
-        return InputError("no Argo server answers there (404)", where=origin.address, do=do)
-    return InputError(
+        return AbsentError("no Argo server answers there (404)", where=origin.address, do=do)
+    return AbsentError(
         f"the cluster knows no {call.resource}", where=origin.address, do="install Argo Workflows first"
     )
 
