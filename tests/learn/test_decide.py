@@ -117,7 +117,7 @@ def test_one_folds_metrics_in_anothers_place_are_refused(judged: Judged) -> None
 
 
 def test_an_unprepared_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"run\.json: no prepared run here"):
+    with pytest.raises(InputError, match=r"run\.json: every fold is missing: nothing was prepared"):
         decide(tmp_path, io.StringIO())
 
 

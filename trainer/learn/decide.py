@@ -12,7 +12,7 @@ from trainer.learn.gate import judge
 from trainer.learn.markers import Marker, read_marker, write_marker
 from trainer.learn.metrics import FoldMetrics
 from trainer.learn.report import write_reports
-from trainer.learn.run import METRICS_FILE, Run, fold_dir
+from trainer.learn.run import METRICS_FILE, RUN_FILE, Run, fold_dir
 from trainer.learn.verdict import Summary, verdict_table, write_summary
 
 SUMMARY_FILE = "summary.json"
@@ -24,6 +24,13 @@ def decide(run_dir: Path, stream: TextIO, *, as_json: bool = False) -> int:
     A fold counts only when its evaluation completed for this very configuration, data and checkpoint.
     Raises InputError.
     """
+    if not (run_dir / RUN_FILE).exists():
+        # Where prepare failed an orchestrator still asks for the verdict.
+        raise InputError(
+            "every fold is missing: nothing was prepared here",
+            where=str(run_dir / RUN_FILE),
+            do="read why prepare failed, or run `python -m trainer prepare --run-dir` first",
+        )
     run = Run.load(run_dir)
     folds = [_fold_metrics(run, run_dir, index) for index in range(len(run.folds))]
     verdict = judge(folds, run.config.gate)
