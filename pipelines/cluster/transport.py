@@ -22,6 +22,7 @@ ANSWER_S = 30.0
 # KEEP_ALIVE notices a peer that went away without a word within a minute; this is for what lies between.
 QUIET_S = 300.0
 CHUNK_BYTES = 65_536
+JSON = "application/json"
 KEEP_ALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -46,9 +47,17 @@ class Transport:
         self._pool, self._base_url, self._authorization = pool, base_url.rstrip("/"), authorization
         self.origin = origin
 
-    def ask(self, call: Call, body: Body | None = None, content_type: str = "application/json") -> Body:
+    def ask(
+        self,
+        call: Call,
+        body: Body | None = None,
+        content_type: str = JSON,
+        *,
+        accept: str = JSON,
+        answer_s: float = ANSWER_S,
+    ) -> Body:
         """The JSON object that the server answers; InputError with one line for anything else."""
-        response = self._send(call, body, content_type, ANSWER_S, "application/json")
+        response = self._send(call, body, content_type, answer_s, accept)
         try:
             data = response.read()
         except http.HTTPError as error:
