@@ -4,13 +4,18 @@ import os
 import sys
 import traceback
 from dataclasses import dataclass
+from typing import Protocol
 
 import cappa
 from cappa import Subcommands
 
+from pipelines.commands.cluster import Report, Retry, Stop
 from pipelines.commands.data import Data
+from pipelines.commands.logs import Logs
 from pipelines.commands.manifests import Lint, Render
 from pipelines.commands.run import Run
+from pipelines.commands.status import Status
+from pipelines.commands.submit import Submit
 from trainer.errors import AlphaError, ExitCode
 
 
@@ -22,18 +27,33 @@ from trainer.errors import AlphaError, ExitCode
 )
 @dataclass(frozen=True)
 class Walkforward:
-    command: Subcommands[Run | Data | Render | Lint]
+    command: Subcommands[Run | Submit | Status | Logs | Stop | Retry | Report | Data | Render | Lint]
+
+
+class Command(Protocol):
+    """A parsed command."""
+
+    @property
+    def debug(self) -> bool:
+        """Whether to show tracebacks."""
+
+    def execute(self) -> int:
+        """Do it; returns the exit code. Raises AlphaError."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse and execute; an AlphaError becomes one line on stderr and its exit code."""
-    command = cappa.parse(Walkforward, argv=argv, completion=False).command
+    """Parse and execute."""
+    return run_command(cappa.parse(Walkforward, argv=argv, completion=False).command, "walkforward")
+
+
+def run_command(command: Command, program: str) -> int:
+    """Execute; an AlphaError becomes one line on stderr, after the program's name, and its exit code."""
     try:
         return command.execute()
     except AlphaError as error:
         if command.debug:
             traceback.print_exc()
-        sys.stderr.write(f"walkforward: {error}\n")
+        sys.stderr.write(f"{program}: {error}\n")
         return int(error.exit_code)
     except BrokenPipeError:
         # The reader (head) has what it wanted; without this the interpreter's last flush fails.

@@ -1,0 +1,172 @@
+"""What a submit sends: parameters checked here and against the template, the run id, the Workflow's body.
+
+Only what was given is sent: the template on the cluster may have other defaults than this version.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipelines.cluster.api import MANAGED_LABEL, RUN_ID_LABEL, Body
+from pipelines.cluster.find import LABEL_VALUE, given_parameters
+from pipelines.settings import (
+    NAME_PATTERN,
+    RunParameters,
+    first_error,
+    matches,
+    parameter_name,
+    parameters_from,
+)
+from trainer.errors import InputError
+
+WHERE = "parameters"
+RUN_ID = "run-id"
+# What a run's results do not depend on: the same run, another fold or another pool.
+NOT_IN_KEY = ("run-id", "git-branch", "fold-idx", "gpu-pool")
+KEY_LENGTH = 12
+LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What was asked for, checked without a cluster.
+
+    sent: parameters by name, of this version; other: parameters that this version does not know, which the
+    template may. name: of the Workflow, empty for one that the server makes.
+    """
+
+    template: str
+    sent: Mapping[str, str]
+    other: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        """The run's id: given, or a stable key of what was given."""
+        return self.sent.get(RUN_ID) or stable_run_id({**self.sent, **self.other})
+
+
+def parameters_given(flags: Mapping[str, Any], pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Parameters to send, of options by field name (None: not given) and of `name=value` words.
+
+    Returns those that this version knows, checked, and the others. Raises InputError for a bad value, a word
+    without value, or a parameter given twice.
+    """
+    values = {parameter_name(name): str(value) for name, value in flags.items() if value is not None}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"{pair!r} has no value", where="--parameter", do="write name=value")
+        if name in values:
+            raise InputError(f"{name} is given twice", where=WHERE, do="give it once")
+        values[name] = value
+    fields = {parameter_name(name): name for name in RunParameters.model_fields}
+    known = parameters_from({fields[name]: value for name, value in values.items() if name in fields}, WHERE)
+    # Unset fields stay out; what a preset brings along counts as given.
+    sent = {parameter_name(name): str(value) for name, value in known.model_dump(exclude_unset=True).items()}
+    return sent, {name: value for name, value in values.items() if name not in fields}
+
+
+def stable_run_id(values: Mapping[str, str]) -> str:
+    """`<git-branch>-<12 hex digits>`: equal parameters give an equal id, so that a second submit resumes."""
+    keyed = sorted((name, value) for name, value in values.items() if name not in NOT_IN_KEY)
+    digest = hashlib.sha256(json.dumps(keyed).encode()).hexdigest()[:KEY_LENGTH]
+    branch = values.get("git-branch") or str(RunParameters.model_fields["git_branch"].default)
+    # 63 characters are a label's.
+    return f"{branch[: 63 - KEY_LENGTH - 1]}-{digest}"
+
+
+def check_names(name: str, labels: str) -> dict[str, str]:
+    """Labels of `a=b,c=d`; InputError where they, or the Workflow's name, are not what Kubernetes takes."""
+    # Argo writes the name into a label.
+    if name and not (matches(NAME_PATTERN, name) and len(name) <= 63):
+        do = "use up to 63 lower-case letters, digits and dashes"
+        raise InputError(f"{name!r} cannot name a workflow", where="--name", do=do)
+    found = {}
+    for part in filter(None, labels.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or not matches(LABEL_KEY, key) or (value and not matches(LABEL_VALUE, value)):
+            raise InputError(f"{part!r} is no label", where="--labels", do="write name=value,name=value")
+        found[key] = value
+    return found
+
+
+def check_against(template: Body, submission: Submission) -> dict[str, str]:
+    """All parameters of the run: the template's defaults under what is sent.
+
+    Raises InputError for a parameter that the template does not have, a value outside its choices, one that
+    it needs, or values that do not fit together.
+    """
+    items = {str(item["name"]): item for item in _declared(template)}
+    where = f"WorkflowTemplate {submission.template}"
+    given = {**submission.sent, **submission.other}
+    if unknown := [name for name in given if name not in items]:
+        do = f"it takes {', '.join(items) or 'none'}; walkforward render | kubectl apply updates an older one"
+        raise InputError(f"no parameter {', '.join(unknown)}", where=where, do=do)
+    for name, item in items.items():
+        choices = [str(choice) for choice in item.get("enum") or []]
+        if name in given and choices and given[name] not in choices:
+            raise InputError(f"{name}: {given[name]!r}", where=where, do=f"use one of {', '.join(choices)}")
+        if name not in given and not {"value", "default", "valueFrom"} & item.keys():
+            raise InputError(f"{name} has no default", where=where, do=f"give -p {name}=VALUE")
+    values = {**{name: str(item.get("value", "")) for name, item in items.items()}, **given}
+    _check_together(values, where)
+    return values
+
+
+def _declared(template: Body) -> list[Body]:
+    return ((template.get("spec") or {}).get("arguments") or {}).get("parameters") or []
+
+
+def _check_together(values: Mapping[str, str], where: str) -> None:
+    fields = {parameter_name(name): name for name in RunParameters.model_fields}
+    try:
+        RunParameters.model_validate({fields[name]: text for name, text in values.items() if name in fields})
+    except ValidationError as error:
+        raise first_error(error, f"{WHERE} with the defaults of {where}") from error
+
+
+def workflow_body(submission: Submission, namespace: str, *, with_run_id: bool = True) -> Body:
+    """A Workflow of the template's reference, arguments and labels: all that strict referencing allows.
+
+    namespace: left out where empty. with_run_id: send it (a template that is not ours may not have it).
+    """
+    sent = {**submission.sent, **submission.other}
+    key, _, value = MANAGED_LABEL.partition("=")
+    labels = {key: value, **submission.labels}
+    if with_run_id:
+        sent = {**sent, RUN_ID: submission.run_id}
+        if matches(LABEL_VALUE, submission.run_id):
+            labels[RUN_ID_LABEL] = submission.run_id
+    metadata: Body = (
+        {"name": submission.name} if submission.name else {"generateName": f"{submission.template}-"}
+    )
+    if namespace:
+        metadata["namespace"] = namespace
+    spec: Body = {"workflowTemplateRef": {"name": submission.template}}
+    if sent:
+        spec["arguments"] = {"parameters": [{"name": name, "value": value} for name, value in sent.items()]}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {**metadata, "labels": labels},
+        "spec": spec,
+    }
+
+
+def again(body: Body, run_id: str) -> Body:
+    """A new Workflow like a submitted one: its template, parameters and our labels, under the same run id."""
+    labels = (body["metadata"].get("labels") or {}).items()
+    kept = {key: value for key, value in labels if not re.match(r"workflows\.argoproj\.io/", key)}
+    submission = Submission(
+        template=str(body["spec"]["workflowTemplateRef"]["name"]),
+        sent={**given_parameters(body), RUN_ID: run_id},
+        labels=kept,
+    )
+    return workflow_body(submission, str(body["metadata"].get("namespace", "")))

@@ -1,0 +1,189 @@
+"""`walkforward submit`, `retry` and `stop`: what they ask of the cluster and say to a person."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+from pipelines.cluster.api import WORKFLOW_LABEL, Body, DeniedError, WorkflowApi
+from pipelines.cluster.estimate import estimate
+from pipelines.cluster.find import (
+    find_workflow,
+    find_workflows,
+    has_ended,
+    phase_of,
+    run_id_of,
+    runs_workflows,
+)
+from pipelines.cluster.submission import RUN_ID, Submission, again, check_against, workflow_body
+from trainer.errors import BusyError, ExitCode, InputError
+
+OUTPUTS = ("name", "yaml", "json")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Where the result goes and in which form: one of OUTPUTS, or None for what a person reads."""
+
+    stdout: TextIO
+    stderr: TextIO
+    output: str | None = None
+
+    def result(self, body: Body) -> bool:
+        """Write the object in its form; False where a person reads and the caller says more."""
+        if self.output is None:
+            return False
+        self.stdout.write(as_text(body, self.output))
+        return True
+
+    def note(self, text: str) -> None:
+        """A line beside the result."""
+        self.stderr.write(f"walkforward: {text}\n")
+
+
+def as_text(body: Body, output: str) -> str:
+    """The object as `name`, `yaml` or `json`."""
+    if output == "name":
+        metadata = body["metadata"]
+        return f"{metadata.get('name') or metadata['generateName']}\n"
+    if output == "json":
+        return json.dumps(body, indent=2) + "\n"
+    import yaml
+
+    return yaml.safe_dump(body, sort_keys=False, width=1_000)
+
+
+def dry_run(submission: Submission, namespace: str, shown: Shown) -> int:
+    """Print the Workflow that would be sent; nothing is asked of a cluster."""
+    if submission.other:
+        names = ", ".join(submission.other)
+        do = "a template on the cluster may have it: leave --dry-run out, or correct the name"
+        raise InputError(f"unknown parameter {names}", where="parameters", do=do)
+    body = workflow_body(submission, namespace)
+    return _shown(Shown(shown.stdout, shown.stderr, shown.output or "yaml"), body)
+
+
+def _shown(shown: Shown, body: Body) -> int:
+    shown.result(body)
+    return int(ExitCode.DONE)
+
+
+def submit(api: WorkflowApi, submission: Submission, shown: Shown, *, server_dry_run: bool = False) -> str:
+    """Send it and say what follows; returns the workflow's name.
+
+    Raises InputError for parameters that the template does not take, or what the server refuses.
+    """
+    template = api.template(submission.template)
+    values = check_against(template, submission)
+    takes_run_id = RUN_ID in values
+    body = workflow_body(submission, api.namespace, with_run_id=takes_run_id)
+    if server_dry_run:
+        _shown(
+            Shown(shown.stdout, shown.stderr, shown.output or "yaml"), api.create_workflow(body, dry_run=True)
+        )
+        return ""
+    earlier = _earlier(api, submission.run_id, shown) if takes_run_id else []
+    created = api.create_workflow(body)
+    name = str(created["metadata"]["name"])
+    if not shown.result(created):
+        run = f"run {submission.run_id}" if takes_run_id else f"template {submission.template}"
+        shown.stdout.write(f"{name} submitted to namespace {api.namespace}: {run}\n")
+        shown.stdout.write(f"estimate  {_estimate(api, submission.template, values, bool(earlier))}\n")
+        shown.stdout.write(following(name, api.namespace))
+    return name
+
+
+def _earlier(api: WorkflowApi, run_id: str, shown: Shown) -> list[Body]:
+    """Workflows of the same run, and a note about the newest."""
+    try:
+        earlier = runs_workflows(api, run_id)
+    except DeniedError as error:
+        shown.note(f"cannot see whether run {run_id} is running already: {error.what}")
+        return []
+    live = [body["metadata"]["name"] for body in earlier if not has_ended(body)]
+    if live:
+        shown.note(
+            f"warning: run {run_id} is running as {', '.join(live)}; the new workflow waits for its locks, "
+            "then finds what it has finished"
+        )
+    elif earlier:
+        last = earlier[0]
+        shown.note(f"run {run_id} goes on from {last['metadata']['name']} ({phase_of(last)})")
+    return earlier
+
+
+def _estimate(api: WorkflowApi, template: str, values: dict[str, str], resumes: bool) -> str:
+    try:
+        found = estimate(api, template, values)
+    except InputError as error:
+        return f"none: {error.what}"
+    if found is None:
+        return "none: no finished run like this one in this namespace to go by"
+    return f"{found}" + ("; less what is finished already" if resumes else "")
+
+
+def following(name: str, namespace: str) -> str:
+    """The commands to follow, read and stop a workflow, one a line."""
+    select = f"-l {WORKFLOW_LABEL}={name}"
+    lines = {
+        "status": f"walkforward status {name} -n {namespace}",
+        "logs": f"walkforward logs -f {name} -n {namespace}",
+        "": f"kubectl logs -n {namespace} -f --prefix -c main --max-log-requests 50 {select}",
+        "argo": f"argo get -n {namespace} {name}",
+        "report": f"walkforward report {name} -n {namespace}",
+        "stop": f"walkforward stop {name} -n {namespace}",
+    }
+    return "".join(f"{word:<9} {line}\n" for word, line in lines.items())
+
+
+def retry(api: WorkflowApi, text: str, shown: Shown) -> str:
+    """Submit a run again with its parameters and id; returns the new workflow's name.
+
+    Finished stages return at once and training goes on from its newest checkpoint. Raises BusyError while a
+    workflow of the run is running.
+    """
+    old = find_workflow(api, text)
+    if "workflowTemplateRef" not in old["spec"]:
+        name = old["metadata"]["name"]
+        do = "submit it the way it was submitted first"
+        raise InputError("was not made from a WorkflowTemplate", where=str(name), do=do)
+    run_id = run_id_of(old)
+    if not run_id:
+        raise InputError(
+            "has no run id yet", where=str(old["metadata"]["name"]), do="wait until it has started"
+        )
+    live = [body["metadata"]["name"] for body in (old, *runs_workflows(api, run_id)) if not has_ended(body)]
+    if live:
+        do = f"follow it (walkforward logs -f {live[0]}) or stop it first"
+        raise BusyError(f"run {run_id} is running", where=str(live[0]), do=do)
+    body = again(old, run_id)
+    api.template(
+        str(body["spec"]["workflowTemplateRef"]["name"])
+    )  # absent: one line that says how to install it
+    created = api.create_workflow(body)
+    name = str(created["metadata"]["name"])
+    if not shown.result(created):
+        shown.stdout.write(f"{name} submitted to namespace {api.namespace}: run {run_id} goes on\n")
+        shown.stdout.write(following(name, api.namespace))
+    return name
+
+
+def stop(api: WorkflowApi, text: str, stdout: TextIO) -> int:
+    """Ask a workflow (or all live ones of a run) to end: running stages save first."""
+    found = find_workflows(api, text)
+    live = [body for body in found if not has_ended(body)]
+    for body in live:
+        name = str(body["metadata"]["name"])
+        api.stop_workflow(name)
+        stdout.write(f"{name} is stopping: running stages save and end; walkforward retry {name} goes on\n")
+    if not live:
+        stdout.write(f"{found[0]['metadata']['name']} has ended already: {phase_of(found[0])}\n")
+    return int(ExitCode.DONE)
+
+
+def watched(api: WorkflowApi, name: str, shown: Shown) -> int:
+    """Follow until the end; the exit code is the workflow's verdict."""
+    from pipelines.cluster.watching import follow
+
+    run: Callable[[WorkflowApi, str, TextIO, TextIO], int] = follow
+    return run(api, name, shown.stdout, shown.stderr)
