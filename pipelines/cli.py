@@ -11,6 +11,7 @@ from cappa import Subcommands
 
 from pipelines.commands.cluster import Report, Retry, Stop
 from pipelines.commands.data import Data
+from pipelines.commands.doctor import Doctor
 from pipelines.commands.logs import Logs
 from pipelines.commands.manifests import Lint, Render
 from pipelines.commands.run import Run
@@ -27,7 +28,7 @@ from trainer.errors import AlphaError, ExitCode
 )
 @dataclass(frozen=True)
 class Walkforward:
-    command: Subcommands[Run | Submit | Status | Logs | Stop | Retry | Report | Data | Render | Lint]
+    command: Subcommands[Run | Submit | Status | Logs | Stop | Retry | Report | Doctor | Data | Render | Lint]
 
 
 class Command(Protocol):

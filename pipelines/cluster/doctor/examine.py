@@ -1,0 +1,151 @@
+"""Runs the checks beside each other, each for itself, within a bounded time."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import yaml
+
+from pipelines.cluster.api import Body, DeniedError
+from pipelines.cluster.connection import ConnectionOptions
+from pipelines.cluster.doctor import access, admission, argo, image, local, namespace, pool, storage, template
+from pipelines.cluster.doctor.cluster import Asked, Cluster
+from pipelines.cluster.doctor.connection import Connection
+from pipelines.cluster.doctor.reader import HiddenError
+from pipelines.cluster.doctor.result import Check, Level, Result, error, warning
+from pipelines.settings import ChartValues
+from trainer.errors import InputError
+
+CHECKS: list[Check] = [
+    *access.CHECKS,
+    *argo.CHECKS,
+    *template.CHECKS,
+    *namespace.CHECKS,
+    *storage.CHECKS,
+    *pool.CHECKS,
+    *admission.CHECKS,
+    *image.CHECKS,
+]
+# Longest time of all checks together; what has not answered by then is told so.
+WHOLE_S = 10.0
+# libyaml's loader where it is built in: ten times faster.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A result with the check that it is of."""
+
+    group: str
+    check: str
+    result: Result
+
+
+@dataclass(frozen=True)
+class Job:
+    """A check that is ready to run. vital: nothing else can be asked when it gets no answer."""
+
+    group: str
+    name: str
+    look: Callable[[], Iterable[Result]]
+    vital: bool = False
+
+
+def examine(options: ConnectionOptions, asked: Asked, *, raising: bool = False) -> Iterator[Finding]:
+    """Findings in the order of the groups, each as soon as it and those before it are known.
+
+    raising: an exception that no check foresees ends everything, in place of a line about it.
+    """
+    end = time.monotonic() + WHOLE_S
+    yield from _run([Job("this machine", name, look) for name, look in local.CHECKS], end, raising)
+    try:
+        connection = Connection(options)
+    except InputError as failure:
+        yield Finding("connection", "credentials", _lost(failure))
+        return
+    jobs = [
+        Job("connection", "credentials", connection.credentials),
+        Job("connection", "server", connection.server, vital=True),
+        Job("connection", "clock", connection.clock),
+    ]
+    answered = True
+    for finding in _run(jobs, end, raising):
+        answered = answered and not (finding.check == "server" and finding.result.level is Level.ERROR)
+        if answered or finding.check != "clock":
+            yield finding
+    if answered:
+        cluster = Cluster(connection.reader, connection.namespace, asked, rendered)
+        yield from examine_cluster(cluster, end, raising=raising)
+
+
+def examine_cluster(cluster: Cluster, end: float, *, raising: bool = False) -> Iterator[Finding]:
+    """Findings of the checks that read the cluster. end: in the time of `time.monotonic`."""
+    yield from _run([_job(check, cluster) for check in CHECKS], end, raising)
+
+
+def rendered(values: ChartValues) -> Body:
+    """The template that this code makes of the values, parsed."""
+    from pipelines.render import render  # Hera: over a second
+
+    body: Body = yaml.load(render(values), LOADER)
+    return body
+
+
+def _job(check: Check, cluster: Cluster) -> Job:
+    return Job(check.group, check.name, lambda: check.look(cluster))
+
+
+def _run(jobs: Sequence[Job], end: float, raising: bool) -> Iterator[Finding]:
+    hidden = []
+    for job, answer in [(job, _start(job)) for job in jobs]:
+        try:
+            results = answer.result(max(0.0, end - time.monotonic()))
+        except HiddenError:
+            hidden.append(job.name)
+            continue
+        except Exception as failure:
+            if raising and not isinstance(failure, InputError | TimeoutError):
+                raise
+            results = [_failed(job, failure)]
+        for result in results:
+            yield Finding(job.group, job.name, result)
+    if hidden:
+        what = f"not visible through an Argo server: {', '.join(hidden)}"
+        do = "run doctor on the Kubernetes API: without --argo-server and ARGO_SERVER"
+        yield Finding("not seen", "argo-server", warning(what, do))
+
+
+def _start(job: Job) -> "Future[list[Result]]":
+    """Runs the check in a thread that does not keep the process alive when it hangs."""
+    answer: Future[list[Result]] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(list(job.look()))
+        except BaseException as failure:
+            answer.set_exception(failure)
+
+    threading.Thread(target=work, name=job.name, daemon=True).start()
+    return answer
+
+
+def _failed(job: Job, failure: Exception) -> Result:
+    if isinstance(failure, InputError) and job.vital:
+        return _lost(failure)
+    if isinstance(failure, DeniedError):
+        do = failure.do or "ask somebody who may look, or for a role that may"
+        return warning(f"{job.name}: cannot look: {failure.what}", do)
+    if isinstance(failure, InputError):
+        return warning(f"{job.name}: {failure.what}", failure.do)
+    if isinstance(failure, TimeoutError):
+        level = error if job.vital else warning
+        return level(f"{job.name}: no answer in time", "try again; the server or the way to it is slow")
+    what = f"{job.name}: the check itself broke ({type(failure).__name__}: {failure})"
+    return warning(what, "run doctor --debug and report it")
+
+
+def _lost(failure: InputError) -> Result:
+    where = f"{failure.where}: " if failure.where else ""
+    return error(f"{where}{failure.what}", failure.do)
