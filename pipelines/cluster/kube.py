@@ -11,6 +11,7 @@ from pipelines.cluster.transport import QuietError, Transport, json_lines
 VERSION = "v1alpha1"
 # The API server ends a watch after so long; whoever follows asks again and sees what was missed.
 WATCH_S = 60
+MARGIN_S = 15
 TEMPLATE_ABSENT = "install it: walkforward render | kubectl apply -n {namespace} -f -"
 
 
@@ -27,10 +28,6 @@ class KubeApi:
     @property
     def address(self) -> str:
         return self._transport.origin.address
-
-    def get(self, *path: str, verb: str = "get", resource: str, name: str = "", **query: str) -> Body:
-        """Any object by its path, for what looks at more than workflows (`doctor`)."""
-        return self._transport.ask(Call("GET", path, verb, resource, self._namespace, name=name, query=query))
 
     def create_workflow(self, body: Body, *, dry_run: bool = False) -> Body:
         query = {"fieldManager": "walkforward"} | ({"dryRun": "All"} if dry_run else {})
@@ -56,7 +53,7 @@ class KubeApi:
             "timeoutSeconds": str(WATCH_S),
         }
         call = self._call("GET", "watch", "workflows", "", query, self._path("workflows"))
-        lines = self._transport.lines(call, accept="application/json", quiet_s=WATCH_S + 15)
+        lines = self._transport.lines(call, accept="application/json", quiet_s=WATCH_S + MARGIN_S)
         try:
             for event in json_lines(lines):
                 if event.get("type") == "ERROR":

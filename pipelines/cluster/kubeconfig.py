@@ -6,6 +6,7 @@ Certificates, tokens, plugins and their refresh are the `kubernetes` package's; 
 
 import logging
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,14 +47,23 @@ def kube_transport(target: Target) -> tuple[Transport, str]:
     configuration.socket_options = KEEP_ALIVE
     if not configuration.verify_ssl:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the kubeconfig asks for it
-    try:
-        pool = RESTClientObject(configuration).pool_manager
-    except (OSError, ValueError) as error:
-        raise InputError(
-            "a certificate or key of it cannot be used", where=loaded.source, do="renew the kubeconfig"
-        ) from error
+    _check_certificates(loaded)
+    pool = RESTClientObject(configuration).pool_manager
     origin = Origin(_without_user(configuration.host), loaded.source)
     return Transport(pool, configuration.host, origin, _authorization(configuration)), loaded.namespace
+
+
+def _check_certificates(loaded: Loaded) -> None:
+    """InputError for a file that is no certificate or key: a request would blame the server."""
+    found, context = loaded.configuration, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if found.ssl_ca_cert:
+            context.load_verify_locations(found.ssl_ca_cert)
+        if found.cert_file:
+            context.load_cert_chain(found.cert_file, found.key_file)
+    except (OSError, ValueError) as error:
+        do = "renew the kubeconfig"
+        raise InputError("a certificate or key of it cannot be used", where=loaded.source, do=do) from error
 
 
 def argo_transport(target: Target, server: Server) -> tuple[Transport, str]:
