@@ -164,9 +164,12 @@ def again(body: Body, run_id: str) -> Body:
     """A new Workflow like a submitted one: its template, parameters and our labels, under the same run id."""
     labels = (body["metadata"].get("labels") or {}).items()
     kept = {key: value for key, value in labels if not re.match(r"workflows\.argoproj\.io/", key)}
+    reference = body["spec"]["workflowTemplateRef"]
     submission = Submission(
-        template=str(body["spec"]["workflowTemplateRef"]["name"]),
+        template=str(reference["name"]),
         sent={**given_parameters(body), RUN_ID: run_id},
         labels=kept,
     )
-    return workflow_body(submission, str(body["metadata"].get("namespace", "")))
+    made = workflow_body(submission, str(body["metadata"].get("namespace", "")))
+    made["spec"]["workflowTemplateRef"] = reference  # it may be a cluster's, not a namespace's
+    return made

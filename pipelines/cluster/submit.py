@@ -156,11 +156,10 @@ def retry(api: WorkflowApi, text: str, shown: Shown) -> str:
     if live:
         do = f"follow it (walkforward logs -f {live[0]}) or stop it first"
         raise BusyError(f"run {run_id} is running", where=str(live[0]), do=do)
-    body = again(old, run_id)
-    api.template(
-        str(body["spec"]["workflowTemplateRef"]["name"])
-    )  # absent: one line that says how to install it
-    created = api.create_workflow(body)
+    reference = old["spec"]["workflowTemplateRef"]
+    if not reference.get("clusterScope"):
+        api.template(str(reference["name"]))  # absent: its line says how to install it
+    created = api.create_workflow(again(old, run_id))
     name = str(created["metadata"]["name"])
     if not shown.result(created):
         shown.stdout.write(f"{name} submitted to namespace {api.namespace}: run {run_id} goes on\n")
