@@ -38,8 +38,11 @@ def parse_progress(line: str) -> Progress | None:
 class Display(Protocol):
     """Where the runner reports; `label` names a stage (`fold0 train`)."""
 
-    def started(self, label: str) -> None:
-        """A first or further attempt begins."""
+    def waiting(self, label: str, why: str) -> None:
+        """The stage cannot run yet: a queue, a lock, a pause between attempts."""
+
+    def started(self, label: str, ago_s: float = 0.0) -> None:
+        """A first or further attempt began so many seconds ago."""
 
     def line(self, label: str, text: str) -> None:
         """The stage wrote a line."""
@@ -61,8 +64,11 @@ class PlainDisplay:
         self.stream = stream
         self.tenths: dict[tuple[str, str], int] = {}
 
-    def started(self, label: str) -> None:
-        self._write(label, "started")
+    def waiting(self, label: str, why: str) -> None:
+        self._write(label, f"waiting: {why}")
+
+    def started(self, label: str, ago_s: float = 0.0) -> None:
+        self._write(label, f"started {ago_s:.0f} s ago" if ago_s >= 1 else "started")
 
     def line(self, label: str, text: str) -> None:
         progress = None if STEP.match(text) else parse_progress(text)
@@ -93,6 +99,7 @@ class _Row:
     status: str = "running"
     progress: Progress | None = None
     ended_s: float | None = None
+    waits_for: str = ""
 
 
 class LiveDisplay:
@@ -104,8 +111,12 @@ class LiveDisplay:
         self.live = Live(console=console, refresh_per_second=4, get_renderable=self._table)
         self.live.start()
 
-    def started(self, label: str) -> None:
-        self.rows[label] = _Row(began_s=time.monotonic())
+    def waiting(self, label: str, why: str) -> None:
+        row = self.rows.setdefault(label, _Row(began_s=time.monotonic()))
+        row.status, row.waits_for, row.ended_s = "waiting", why, None
+
+    def started(self, label: str, ago_s: float = 0.0) -> None:
+        self.rows[label] = _Row(began_s=time.monotonic() - ago_s)
 
     def line(self, label: str, text: str) -> None:
         progress = parse_progress(text)
@@ -130,11 +141,14 @@ class LiveDisplay:
             table.add_column(no_wrap=True, overflow="ellipsis")
         for label, row in self.rows.items():
             seconds = (row.ended_s or time.monotonic()) - row.began_s
-            table.add_row(label, row.status, *_cells(row.progress), f"{seconds:.0f} s")
+            steps, fields = progress_cells(row.progress)
+            last = row.waits_for if row.status == "waiting" else f"{seconds:.0f} s"
+            table.add_row(label, row.status, steps, fields, last)
         return table
 
 
-def _cells(progress: Progress | None) -> tuple[str, str]:
+def progress_cells(progress: Progress | None) -> tuple[str, str]:
+    """`1200/25000 (4 %)` and `wr=0.561 ...`; empty texts for None."""
     if progress is None:
         return "", ""
     percent = 100 * progress.done // max(1, progress.total)
