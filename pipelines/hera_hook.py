@@ -76,9 +76,12 @@ def _with_ours(hera: type) -> type:
 def our_commands() -> list[type]:
     """Our cluster commands, each to be called by Hera's main function."""
     from pipelines.commands.cluster import Report, Retry, Stop
+    from pipelines.commands.doctor import Doctor
+    from pipelines.commands.logs import Logs
+    from pipelines.commands.status import Status
     from pipelines.commands.submit import HeraSubmit
 
-    return [_invoked(cls) for cls in (HeraSubmit, Stop, Retry, Report)]
+    return [_invoked(cls) for cls in (HeraSubmit, Status, Logs, Stop, Retry, Report, Doctor)]
 
 
 def _invoked(cls: type) -> type:

@@ -1,7 +1,6 @@
 """`walkforward submit`, `retry` and `stop`: what they ask of the cluster and say to a person."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -184,5 +183,5 @@ def watched(api: WorkflowApi, name: str, shown: Shown) -> int:
     """Follow until the end; the exit code is the workflow's verdict."""
     from pipelines.cluster.watching import follow
 
-    run: Callable[[WorkflowApi, str, TextIO, TextIO], int] = follow
-    return run(api, name, shown.stdout, shown.stderr)
+    # A script that reads the object from stdout gets nothing else there.
+    return follow(api, name, shown.stdout if shown.output is None else shown.stderr, shown.stderr)
