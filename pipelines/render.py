@@ -5,6 +5,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from pipelines.chart.values import InstallValues
 from pipelines.settings import ChartValues, RunParameters, first_error, parameters_from
 from trainer.errors import InputError
 
@@ -20,7 +21,7 @@ def render(values: ChartValues, parameters: RunParameters | None = None) -> str:
 
 
 def chart_values(file: Path | None) -> ChartValues:
-    """Values of a YAML file over the defaults; InputError for a file or value that cannot be used."""
+    """Values of a YAML file, such as the chart's, over the defaults; InputError where it cannot be used."""
     if file is None:
         return ChartValues()
     try:
@@ -30,7 +31,7 @@ def chart_values(file: Path | None) -> ChartValues:
     except yaml.YAMLError as error:
         raise InputError(f"not YAML: {error}", where=str(file), do="correct the syntax") from error
     try:
-        return ChartValues.model_validate(body or {})
+        return InstallValues.model_validate(body or {})
     except ValidationError as error:
         raise first_error(error, str(file)) from error
 

@@ -1,0 +1,1 @@
+"""The Helm chart: its values, schema and workflow template are written by this package."""
