@@ -1,6 +1,6 @@
 """Who may do what: the user's verbs, and the two of the pods' service account and no more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,17 +71,22 @@ def user(cluster: Cluster) -> Iterator[Result]:
     bodies = [_review("SelfSubjectAccessReview", cluster.namespace, verb) for verb in asked]
     answers = cluster.reviews(f"{AUTHORIZATION}/selfsubjectaccessreviews", bodies)
     allowed = {verb for verb, answer in zip(asked, answers, strict=True) if _allowed(answer)}
-    if set(asked) <= allowed:
-        yield ok(f"you may {', '.join(str(verb) for verb in asked)}")
-        return
     if allowed:
-        yield ok(f"you may {', '.join(str(verb) for verb in asked if verb in allowed)}")
+        yield ok(f"you may {told([verb for verb in asked if verb in allowed])}")
     for verb in asked:
         if verb in allowed:
             continue
         do = f"ask for a role in namespace {cluster.namespace} with {verb}"
         what = f"you may not {verb} (needed by {verb.needed_by})"
         yield error(what, do) if verb in NEEDED else warning(what, do)
+
+
+def told(verbs: Sequence[Verb]) -> str:
+    """`create, get workflows.argoproj.io; get pods/log`."""
+    by_resource: dict[str, list[str]] = {}
+    for verb in verbs:
+        by_resource.setdefault(verb.full, []).append(verb.verb)
+    return "; ".join(f"{', '.join(each)} {resource}" for resource, each in by_resource.items())
 
 
 def account(cluster: Cluster) -> Iterator[Result]:
@@ -115,8 +120,8 @@ def _account(cluster: Cluster, name: str, needs: tuple[Verb, ...]) -> Iterator[R
             f"kubectl get rolebindings,clusterrolebindings -A -o wide | grep {name}",
         )
     if set(needs) <= may and not excess:
-        told = ", ".join(map(str, needs)) or "nothing"
-        yield ok(f"service account {name} may {told}, and none of {len(ACCOUNT_MUST_NOT)} dangerous verbs")
+        nothing_more = f"and none of {len(ACCOUNT_MUST_NOT)} dangerous verbs"
+        yield ok(f"service account {name} may {told(needs) or 'nothing'}, {nothing_more}")
 
 
 def _account_may(cluster: Cluster, name: str, verbs: tuple[Verb, ...]) -> set[Verb]:

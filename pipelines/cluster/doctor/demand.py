@@ -13,6 +13,15 @@ import yaml
 from pipelines.cluster.api import Body
 from pipelines.cluster.doctor.node import GPU, Toleration, quantity
 
+# Where an object names another: field -> (resource, field of the name).
+REFERENCES = {
+    "secretKeyRef": ("secrets", "name"),
+    "secretRef": ("secrets", "name"),
+    "secret": ("secrets", "secretName"),
+    "configMapKeyRef": ("configmaps", "name"),
+    "configMapRef": ("configmaps", "name"),
+    "configMap": ("configmaps", "name"),
+}
 PARAMETER = re.compile(r"\{\{\s*workflow\.parameters\.([-\w]+)\s*\}\}")
 
 
@@ -135,6 +144,28 @@ class Demand:
                 if source := semaphore.get("configMapKeyRef"):
                     found.add((self.filled(source["name"]), self.filled(source["key"])))
         return found
+
+    @property
+    def references(self) -> set[tuple[str, str]]:
+        """(`secrets` or `configmaps`, name) that containers or volumes need; optional ones left out."""
+        found = set()
+        for source, key in self._sources():
+            kind, name = REFERENCES[key]
+            body = source.get(key) or {}
+            if body.get(name) and not body.get("optional"):
+                found.add((kind, self.filled(body[name])))
+        return found
+
+    def _sources(self) -> Iterator[tuple[Body, str]]:
+        volumes = [
+            *(self.spec.get("volumes") or []),
+            *(v for p in self.pods for v in p.body.get("volumes") or []),
+        ]
+        variables = [each.get("valueFrom") or {} for p in self.pods for each in p.container.get("env") or []]
+        whole = [each for p in self.pods for each in p.container.get("envFrom") or []]
+        for source in (*volumes, *variables, *whole):
+            for key in REFERENCES:
+                yield source, key
 
     @property
     def pull_secrets(self) -> list[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pipelines.cluster.api import AbsentError, Body
+from pipelines.cluster.doctor.argo import controller_config
 from pipelines.cluster.doctor.cluster import Cluster
 from pipelines.cluster.doctor.demand import Demand, Pod
 from pipelines.cluster.doctor.node import GPU, quantity, selects
@@ -21,6 +22,7 @@ ALLOWED_VOLUMES = {
     "secret",
 }
 API_PORTS = (443, 6443)
+KINDS = {"secrets": ("Secret", "secret generic"), "configmaps": ("ConfigMap", "configmap")}
 
 
 def present(cluster: Cluster) -> Iterator[Result]:
@@ -43,7 +45,7 @@ def pod_security(cluster: Cluster) -> Iterator[Result]:
     except AbsentError:
         return  # `present` says so
     level = (body["metadata"].get("labels") or {}).get(ENFORCE)
-    faults = restricted_faults(cluster.demand())
+    faults = restricted_faults(cluster.demand(), _executor(cluster))
     if level == "restricted" and faults:
         yield error(
             f"Pod Security {level} refuses the pods: {'; '.join(faults)}",
@@ -61,14 +63,14 @@ def pod_security(cluster: Cluster) -> Iterator[Result]:
         )
 
 
-def restricted_faults(demand: Demand) -> list[str]:
-    """What the Restricted level refuses, over all pods; Argo's own containers by the template's patch."""
+def restricted_faults(demand: Demand, executor: Body) -> list[str]:
+    """What the Restricted level refuses. executor: what the controller gives to Argo's own containers."""
     found = [fault for pod in demand.pods for fault in _pod_faults(demand, pod)]
     for kind, name in (("initContainers", "init"), ("containers", "wait")):
         patched = {each.get("name"): each for each in demand.patch.get(kind) or []}
-        security = (patched.get(name) or {}).get("securityContext") or {}
-        if not _contained(security):
-            found.append(f"Argo's container {name} is not restricted by the template")
+        own = (executor.get("securityContext") or {}) | (patched.get(name) or {}).get("securityContext", {})
+        if not _contained(own):
+            found.append(f"neither the template nor the controller restricts Argo's container {name}")
     return list(dict.fromkeys(found))
 
 
@@ -95,25 +97,58 @@ def _contained(security: Body) -> bool:
     return security.get("allowPrivilegeEscalation") is False and "ALL" in drops
 
 
+def references(cluster: Cluster) -> Iterator[Result]:
+    """Secrets and ConfigMaps that the stages read, such as a bucket's credentials, are there."""
+    for resource, name in sorted(cluster.demand().references):
+        kind, make = KINDS[resource]
+        if cluster.exists(f"{cluster.own(resource)}/{name}"):
+            yield ok(f"{kind} {name} is there")
+        else:
+            yield error(
+                f"{kind} {name} of the stages is not in namespace {cluster.namespace}: no pod starts",
+                f"kubectl create {make} {name} -n {cluster.namespace} ...",
+            )
+
+
 def quotas(cluster: Cluster) -> Iterator[Result]:
     """Quotas that would refuse the pods: a resource that some container does not set, or no GPU."""
     found = cluster.items(cluster.own("resourcequotas"))
-    given = _defaults(cluster) if found else set()
+    if not found:
+        return
+    pods, given = cluster.demand().pods, _defaults(cluster)
+    containers = {pod.stage: pod.container for pod in pods} | {"Argo's own containers": _executor(cluster)}
     for quota in found:
         name, hard = quota["metadata"]["name"], (quota.get("spec") or {}).get("hard") or {}
-        # Argo's own init and wait containers set no resources: such a quota refuses their pod.
-        sized = {key: key if "." in key else f"requests.{key}" for key in hard}
-        unset = sorted(key for key, full in sized.items() if _is_sized(full) and full not in given)
-        if unset:
+        counted = sorted({key if "." in key else f"requests.{key}" for key in hard})
+        faults = [
+            f"{key} (not set by {', '.join(unset)})"
+            for key in counted
+            if _is_sized(key) and key not in given
+            if (unset := [who for who, each in containers.items() if not _sets(each, key)])
+        ]
+        if faults:
             yield error(
-                f"quota {name} wants {', '.join(unset)} set on every container, and Argo's own set none",
-                "give the namespace a LimitRange with defaults, or set executor.resources of the controller",
+                f"quota {name} refuses pods whose containers do not set {'; '.join(faults)}",
+                "give the namespace a LimitRange with defaults for containers",
             )
         gpus = hard.get(f"requests.{GPU}")
-        if gpus is not None and quantity(gpus) < max((pod.gpus for pod in cluster.demand().pods), default=0):
+        if gpus is not None and quantity(gpus) < max((pod.gpus for pod in pods), default=0):
             yield error(f"quota {name} allows {gpus} {GPU}: no fold can train", "ask for a larger quota")
-        if not unset:
-            yield ok(f"quota {name}: every container has what it counts")
+        if not faults:
+            yield ok(f"quota {name}: every container sets what it counts")
+
+
+def _executor(cluster: Cluster) -> Body:
+    """What the controller gives to Argo's own containers; empty where its settings cannot be seen."""
+    found: Body = (controller_config(cluster) or {}).get("executor") or {}
+    return found
+
+
+def _sets(container: Body, key: str) -> bool:
+    """Whether a container sets what a quota counts; a request that is not set is the limit."""
+    kind, _, resource = key.partition(".")
+    sizes = container.get("resources") or {}
+    return any(resource in (sizes.get(each) or {}) for each in {kind, "limits"})
 
 
 def _is_sized(key: str) -> bool:
@@ -151,8 +186,8 @@ def network(cluster: Cluster) -> Iterator[Result]:
                 f"allow egress to the API server (TCP {API_PORTS[0]} or {API_PORTS[1]})",
             )
     if not cut:
-        count = f"{len(policies)} network policies leave" if policies else "no network policy closes"
-        yield ok(f"{count} the Kubernetes API open to the pods")
+        count = f"network policies: {len(policies)}, none" if policies else "no network policy"
+        yield ok(f"{count} keeps the pods from the Kubernetes API")
 
 
 def _limits_egress(spec: Body) -> bool:
@@ -178,6 +213,7 @@ def _is_api(port: Body) -> bool:
 CHECKS = [
     Check("namespace", "namespace", present),
     Check("namespace", "pod-security", pod_security),
+    Check("namespace", "references", references),
     Check("namespace", "quota", quotas),
     Check("namespace", "network-policy", network),
 ]

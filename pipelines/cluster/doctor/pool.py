@@ -18,6 +18,9 @@ def pools(cluster: Cluster) -> Iterator[Result]:
     """For every kind of pod: nodes that can take it now."""
     demand = cluster.demand()
     nodes = cluster.nodes()
+    if not nodes:
+        yield error("the cluster has no node", "ask who runs the cluster")
+        return
     placed: dict[tuple[str, str], list[Pod]] = {}
     for pod in demand.pods:
         placed.setdefault((str(sorted(pod.selector.items())), str(pod.gpus)), []).append(pod)

@@ -1,14 +1,16 @@
 """The namespace, its Pod Security, quotas and network policies."""
 
+import copy
 from typing import Any
 
 import pytest
 
 from pipelines.cluster.api import Body
-from pipelines.cluster.doctor.namespace import network, pod_security, present, quotas
+from pipelines.cluster.doctor.namespace import network, pod_security, present, quotas, references
 from tests.pipelines.cluster.doctor.fakes import OWN, TEMPLATE, FakeReader, healthy, look, only, texts
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
+CONFIG = f"{OWN}/configmaps/workflow-controller-configmap"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/argo/networkpolicies"
 
 
@@ -82,8 +84,8 @@ def unsafe(reader: FakeReader, change: str) -> None:
         ("escalation", "train keeps capabilities or may gain privileges"),
         ("seccomp", "train has no seccomp profile"),
         ("host path", "volume host is a hostPath"),
-        ("patch", "Argo's container init is not restricted by the template"),
-        ("broken patch", "Argo's container wait is not restricted by the template"),
+        ("patch", "neither the template nor the controller restricts Argo's container init"),
+        ("broken patch", "neither the template nor the controller restricts Argo's container wait"),
     ],
 )
 def test_what_restricted_refuses_is_an_error_that_names_it(change: str, text: str) -> None:
@@ -108,11 +110,36 @@ def test_no_quota_says_nothing() -> None:
     assert look(quotas, healthy()) == []
 
 
-@pytest.mark.parametrize("key", ["limits__cpu", "requests__memory", "cpu"])
-def test_a_quota_on_what_argos_containers_do_not_set_is_an_error(key: str) -> None:
-    assert f"quota team wants {key.replace('__', '.')} set" in only(
-        look(quotas, quota(**{key: "10"})), "error"
-    )
+def test_a_controller_that_restricts_argos_containers_is_enough() -> None:
+    reader = healthy()
+    unsafe(reader, "patch")
+    security = "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}"
+    reader.objects[CONFIG]["data"] = {"executor": f"securityContext: {security}"}
+    assert only(look(pod_security, reader), "ok")
+
+
+@pytest.mark.parametrize(
+    ("key", "who"),
+    [
+        ("limits.cpu", "prepare, train, evaluate, gate, finish, Argo's own containers"),
+        ("requests.memory", "Argo's own containers"),
+        ("cpu", "Argo's own containers"),
+    ],
+)
+def test_a_quota_on_what_a_container_does_not_set_is_an_error_that_names_it(key: str, who: str) -> None:
+    full = key if "." in key else f"requests.{key}"
+    text = only(look(quotas, quota(**{key.replace(".", "__"): "10"})), "error")
+    assert f"quota team refuses pods whose containers do not set {full} (not set by {who})" in text
+
+
+def test_resources_that_the_controller_gives_to_argos_containers_count() -> None:
+    reader = quota(requests__cpu="10", requests__memory="1Ti")
+    reader.objects[CONFIG]["data"] = {"executor": "resources: {limits: {cpu: 100m, memory: 64Mi}}"}
+    assert only(look(quotas, reader), "ok")
+
+
+def test_a_quota_of_other_things_is_ok() -> None:
+    assert only(look(quotas, quota(pods="100", services="3")), "ok")
 
 
 def test_a_limit_range_with_defaults_heals_it() -> None:
@@ -129,6 +156,44 @@ def test_a_quota_of_no_gpu_is_an_error() -> None:
     assert "allows 0 nvidia.com/gpu" in texts(look(quotas, reader), "error")[0]
 
 
+REFERRING = {
+    "env": ("container", "env", {"name": "K", "valueFrom": {"secretKeyRef": {"name": "bucket", "key": "k"}}}),
+    "envFrom": ("container", "envFrom", {"secretRef": {"name": "bucket"}}),
+    "volume": ("", "volumes", {"name": "v", "secret": {"secretName": "bucket"}}),
+    "config": ("container", "envFrom", {"configMapRef": {"name": "bucket"}}),
+}
+
+
+def referring(how: str, **more: Any) -> FakeReader:
+    reader = healthy()
+    place, key, body = copy.deepcopy(REFERRING[how])
+    next(value for value in (body.get("valueFrom") or body).values() if isinstance(value, dict)).update(more)
+    target = stage(reader, "train")
+    target = target[place] if place else target
+    target.setdefault(key, []).append(body)
+    return reader
+
+
+def test_a_template_that_names_no_secret_says_nothing() -> None:
+    assert look(references, healthy()) == []
+
+
+@pytest.mark.parametrize("how", REFERRING)
+def test_a_named_secret_or_config_map_must_be_there_and_its_content_is_not_read(how: str) -> None:
+    reader = referring(how)
+    resource = "configmaps" if how == "config" else "secrets"
+    text = only(look(references, reader), "error")
+    assert "bucket of the stages is not in namespace argo" in text
+    assert f"kubectl create {'configmap' if how == 'config' else 'secret generic'} bucket -n argo" in text
+    reader.objects[f"{OWN}/{resource}/bucket"] = {"metadata": {"name": "bucket"}}
+    assert "bucket is there" in only(look(references, reader), "ok")
+    assert all(only_name for path, only_name in reader.asked if path.endswith("/bucket"))
+
+
+def test_an_optional_secret_may_be_absent() -> None:
+    assert look(references, referring("envFrom", optional=True)) == []
+
+
 def policy(name: str, selector: Body, *rules: Body, types: tuple[str, ...] = ("Egress",)) -> Body:
     spec = {"podSelector": selector, "policyTypes": list(types), "egress": list(rules)}
     return {"metadata": {"name": name}, "spec": spec}
@@ -142,7 +207,7 @@ def with_policies(*bodies: Body) -> FakeReader:
 
 
 def test_no_policy_is_ok() -> None:
-    assert "no network policy closes" in only(look(network, healthy()), "ok")
+    assert "no network policy keeps" in only(look(network, healthy()), "ok")
 
 
 def test_a_policy_that_closes_everything_is_an_error_for_every_stage() -> None:
@@ -163,7 +228,9 @@ def test_a_policy_that_closes_everything_is_an_error_for_every_stage() -> None:
     ],
 )
 def test_a_rule_that_may_lead_to_the_api_is_ok(rule: Body) -> None:
-    assert "1 network policies leave" in only(look(network, with_policies(policy("some", {}, rule))), "ok")
+    assert "network policies: 1, none keeps" in only(
+        look(network, with_policies(policy("some", {}, rule))), "ok"
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,12 @@ def test_an_empty_pool_with_an_autoscaler_is_a_warning(evidence: str) -> None:
     assert "unless an autoscaler adds one" in only(look(pools, reader), "warning")
 
 
+def test_a_cluster_without_nodes_is_one_error() -> None:
+    reader = healthy()
+    del reader.objects[GPU_NODE], reader.objects["/api/v1/nodes/cpu-1"]
+    assert "the cluster has no node" in only(look(pools, reader), "error")
+
+
 def test_cpu_stages_without_a_node_are_an_error() -> None:
     reader = healthy()
     del reader.objects["/api/v1/nodes/cpu-1"]
