@@ -3,13 +3,12 @@
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
-ARG REQUIREMENTS=requirements/runtime.txt
 # A folder of installed packages that every node mounts in its containers; empty: the packages are in the image.
 ARG SITE_PACKAGES=
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore
 # Without pip: the last stage can install nothing. Its own folder: the base's packages stay out of sight.
 RUN ["python3", "-m", "venv", "--without-pip", "/opt/venv"]
-COPY requirements /build/requirements
+COPY requirements/runtime.txt /build/
 # Secrets of the build machine (pip's settings, a certificate authority) are mounted and never reach a layer.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca.crt,target=/run/secrets/ca.crt \
@@ -24,7 +23,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     fi; \
     if [ -f /run/secrets/ca.crt ]; then export PIP_CERT=/run/secrets/ca.crt; fi; \
     python3 -m pip --python /opt/venv/bin/python install --no-compile --only-binary :all: --require-hashes \
-        --requirement "/build/$REQUIREMENTS"
+        --requirement /build/runtime.txt
 COPY trainer /app/trainer
 COPY pipelines /app/pipelines
 # The root is read-only in the pods, and an image's file times may change: byte code that is never checked.

@@ -52,6 +52,8 @@ class Markers:
         if isinstance(default, int):
             self._numbers[number] = Mark(path, int)
             return number
+        if not isinstance(default, str | tuple | None):
+            raise TypeError(f"{'.'.join(path)}: no marker for a {type(default).__name__}")
         text = self._text(number, default)
         self._texts[text] = Mark(path, type(default) if isinstance(default, tuple) else str)
         return (text,) if isinstance(default, tuple) else text
