@@ -1,12 +1,10 @@
 """Our cluster commands under Hera's own command: `hera submit walkforward --folds 3`.
 
 Hera has no place for plug-ins, and two packages cannot both own a script called `hera`. So a line in
-`alpha_rl_hera.pth`, which Python reads when it starts, imports this module when the word hera is on the
+`alpha_rl_hera.pth`, which Python reads when it starts, imports this module when `hera` is a word of the
 command line; it waits for Hera's private command class and puts our commands beside its own. Hera's script
 and files stay as they are: without our package `hera` is what it was. Where a later Hera keeps that class
 elsewhere, nothing happens here, and `walkforward doctor` says so.
-
-Imports at first only what Python has loaded by itself when it starts.
 """
 
 import sys
