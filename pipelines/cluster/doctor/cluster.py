@@ -60,10 +60,12 @@ class Cluster:
             return False
         return True
 
-    def seen(self, path: str, params: Mapping[str, str] | None = None) -> Body | None:
+    def seen(
+        self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False
+    ) -> Body | None:
         """The object, or None where it is absent or may not be read: for evidence that others can replace."""
         try:
-            return self.get(path, params)
+            return self.get(path, params, metadata_only=metadata_only)
         except (AbsentError, DeniedError, HiddenError):
             return None
 

@@ -10,7 +10,19 @@ import yaml
 
 from pipelines.cluster.api import Body, DeniedError
 from pipelines.cluster.connection import ConnectionOptions
-from pipelines.cluster.doctor import access, admission, argo, image, local, namespace, pool, storage, template
+from pipelines.cluster.doctor import (
+    access,
+    admission,
+    argo,
+    controller,
+    image,
+    local,
+    namespace,
+    pod_security,
+    pool,
+    storage,
+    template,
+)
 from pipelines.cluster.doctor.cluster import Asked, Cluster
 from pipelines.cluster.doctor.connection import Connection
 from pipelines.cluster.doctor.reader import HiddenError
@@ -21,8 +33,10 @@ from trainer.errors import InputError
 CHECKS: list[Check] = [
     *access.CHECKS,
     *argo.CHECKS,
+    *controller.CHECKS,
     *template.CHECKS,
     *namespace.CHECKS,
+    *pod_security.CHECKS,
     *storage.CHECKS,
     *pool.CHECKS,
     *admission.CHECKS,

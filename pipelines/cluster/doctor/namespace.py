@@ -1,26 +1,14 @@
-"""The namespace: there, its Pod Security level, its quotas and network policies."""
+"""The namespace: there, with what the pods refer to, and nothing in it that refuses them or cuts them off."""
 
 import re
 from collections.abc import Iterator
 
 from pipelines.cluster.api import AbsentError, Body
-from pipelines.cluster.doctor.argo import controller_config
 from pipelines.cluster.doctor.cluster import Cluster
-from pipelines.cluster.doctor.demand import Demand, Pod
+from pipelines.cluster.doctor.controller import executor_settings
 from pipelines.cluster.doctor.node import GPU, quantity, selects
-from pipelines.cluster.doctor.result import Check, Result, error, ok, warning
+from pipelines.cluster.doctor.result import Check, Result, error, ok
 
-ENFORCE = "pod-security.kubernetes.io/enforce"
-ALLOWED_VOLUMES = {
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-}
 API_PORTS = (443, 6443)
 KINDS = {"secrets": ("Secret", "secret generic"), "configmaps": ("ConfigMap", "configmap")}
 
@@ -36,65 +24,6 @@ def present(cluster: Cluster) -> Iterator[Result]:
         yield error(f"namespace {cluster.namespace} is being deleted", "wait, or give another with -n")
     else:
         yield ok(f"namespace {cluster.namespace} is there")
-
-
-def pod_security(cluster: Cluster) -> Iterator[Result]:
-    """The namespace's Pod Security level, and what of the template it would refuse."""
-    try:
-        body = cluster.get(f"/api/v1/namespaces/{cluster.namespace}")
-    except AbsentError:
-        return  # `present` says so
-    level = (body["metadata"].get("labels") or {}).get(ENFORCE)
-    faults = restricted_faults(cluster.demand(), _executor(cluster))
-    if level == "restricted" and faults:
-        yield error(
-            f"Pod Security {level} refuses the pods: {'; '.join(faults)}",
-            "render and apply the template again, with patch_executor on",
-        )
-    elif level == "restricted":
-        yield ok("Pod Security restricted is enforced and the template meets it")
-    elif level == "baseline":
-        yield ok("Pod Security baseline is enforced and the template meets it")
-    else:
-        yield warning(
-            f"Pod Security is not enforced ({level or 'no label'}); the template "
-            + (f"would not meet restricted: {'; '.join(faults)}" if faults else "meets restricted"),
-            f"kubectl label namespace {cluster.namespace} {ENFORCE}=restricted",
-        )
-
-
-def restricted_faults(demand: Demand, executor: Body) -> list[str]:
-    """What the Restricted level refuses. executor: what the controller gives to Argo's own containers."""
-    found = [fault for pod in demand.pods for fault in _pod_faults(demand, pod)]
-    for kind, name in (("initContainers", "init"), ("containers", "wait")):
-        patched = {each.get("name"): each for each in demand.patch.get(kind) or []}
-        own = (executor.get("securityContext") or {}) | (patched.get(name) or {}).get("securityContext", {})
-        if not _contained(own):
-            found.append(f"neither the template nor the controller restricts Argo's container {name}")
-    return list(dict.fromkeys(found))
-
-
-def _pod_faults(demand: Demand, pod: Pod) -> Iterator[str]:
-    whole = demand.spec.get("securityContext") or {}
-    own = pod.body.get("securityContext") or whole
-    security = pod.container.get("securityContext") or {}
-    if not (security.get("runAsNonRoot") or (own.get("runAsNonRoot") and "runAsNonRoot" not in security)):
-        yield f"{pod.stage} may run as root"
-    if 0 in (security.get("runAsUser"), own.get("runAsUser")):
-        yield f"{pod.stage} runs as user 0"
-    if not _contained(security):
-        yield f"{pod.stage} keeps capabilities or may gain privileges"
-    profile = security.get("seccompProfile") or own.get("seccompProfile") or {}
-    if profile.get("type") not in ("RuntimeDefault", "Localhost"):
-        yield f"{pod.stage} has no seccomp profile"
-    for volume in (*(demand.spec.get("volumes") or []), *(pod.body.get("volumes") or [])):
-        if kinds := set(volume) - {"name"} - ALLOWED_VOLUMES:
-            yield f"volume {volume['name']} is a {', '.join(kinds)}"
-
-
-def _contained(security: Body) -> bool:
-    drops = (security.get("capabilities") or {}).get("drop") or []
-    return security.get("allowPrivilegeEscalation") is False and "ALL" in drops
 
 
 def references(cluster: Cluster) -> Iterator[Result]:
@@ -116,7 +45,9 @@ def quotas(cluster: Cluster) -> Iterator[Result]:
     if not found:
         return
     pods, given = cluster.demand().pods, _defaults(cluster)
-    containers = {pod.stage: pod.container for pod in pods} | {"Argo's own containers": _executor(cluster)}
+    containers = {pod.stage: pod.container for pod in pods} | {
+        "Argo's own containers": executor_settings(cluster)
+    }
     for quota in found:
         name, hard = quota["metadata"]["name"], (quota.get("spec") or {}).get("hard") or {}
         counted = sorted({key if "." in key else f"requests.{key}" for key in hard})
@@ -136,12 +67,6 @@ def quotas(cluster: Cluster) -> Iterator[Result]:
             yield error(f"quota {name} allows {gpus} {GPU}: no fold can train", "ask for a larger quota")
         if not faults:
             yield ok(f"quota {name}: every container sets what it counts")
-
-
-def _executor(cluster: Cluster) -> Body:
-    """What the controller gives to Argo's own containers; empty where its settings cannot be seen."""
-    found: Body = (controller_config(cluster) or {}).get("executor") or {}
-    return found
 
 
 def _sets(container: Body, key: str) -> bool:
@@ -212,7 +137,6 @@ def _is_api(port: Body) -> bool:
 
 CHECKS = [
     Check("namespace", "namespace", present),
-    Check("namespace", "pod-security", pod_security),
     Check("namespace", "references", references),
     Check("namespace", "quota", quotas),
     Check("namespace", "network-policy", network),

@@ -1,4 +1,4 @@
-"""The namespace, its Pod Security, quotas and network policies."""
+"""The namespace, what the pods refer to, quotas and network policies."""
 
 import copy
 from typing import Any
@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from pipelines.cluster.api import Body
-from pipelines.cluster.doctor.namespace import network, pod_security, present, quotas, references
+from pipelines.cluster.doctor.namespace import network, present, quotas, references
 from tests.pipelines.cluster.doctor.fakes import OWN, TEMPLATE, FakeReader, healthy, look, only, texts
 
-ENFORCE = "pod-security.kubernetes.io/enforce"
 CONFIG = f"{OWN}/configmaps/workflow-controller-configmap"
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/argo/networkpolicies"
 
@@ -22,7 +21,6 @@ def test_an_absent_namespace_is_an_error_said_once() -> None:
     reader = healthy()
     del reader.objects["/api/v1/namespaces/argo"]
     assert "no namespace argo" in only(look(present, reader), "error")
-    assert look(pod_security, reader) == []
 
 
 def test_a_namespace_being_deleted_is_an_error() -> None:
@@ -31,72 +29,8 @@ def test_a_namespace_being_deleted_is_an_error() -> None:
     assert "being deleted" in only(look(present, reader), "error")
 
 
-def labelled(level: str | None) -> FakeReader:
-    reader = healthy()
-    reader.objects["/api/v1/namespaces/argo"]["metadata"]["labels"] = {ENFORCE: level} if level else {}
-    return reader
-
-
 def stage(reader: FakeReader, name: str) -> Any:
     return next(each for each in reader.objects[TEMPLATE]["spec"]["templates"] if each["name"] == name)
-
-
-@pytest.mark.parametrize("level", ["restricted", "baseline"])
-def test_an_enforced_level_that_the_template_meets_is_ok(level: str) -> None:
-    assert f"Pod Security {level} is enforced" in only(look(pod_security, labelled(level)), "ok")
-
-
-@pytest.mark.parametrize("level", [None, "privileged"])
-def test_no_enforced_level_is_a_warning(level: str | None) -> None:
-    text = only(look(pod_security, labelled(level)), "warning")
-    assert "the template meets restricted" in text
-    assert f"kubectl label namespace argo {ENFORCE}=restricted" in text
-
-
-def unsafe(reader: FakeReader, change: str) -> None:
-    spec, train = reader.objects[TEMPLATE]["spec"], stage(reader, "train")
-    security = train["container"]["securityContext"]
-    match change:
-        case "root":
-            del security["runAsNonRoot"], spec["securityContext"]["runAsNonRoot"]
-        case "user 0":
-            security["runAsUser"] = 0
-        case "capabilities":
-            security["capabilities"]["drop"] = ["NET_RAW"]
-        case "escalation":
-            del security["allowPrivilegeEscalation"]
-        case "seccomp":
-            del security["seccompProfile"], spec["securityContext"]["seccompProfile"]
-        case "host path":
-            spec["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
-        case "patch":
-            spec["podSpecPatch"] = "{}"
-        case "broken patch":
-            spec["podSpecPatch"] = "{a: [b"
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ("root", "train may run as root"),
-        ("user 0", "train runs as user 0"),
-        ("capabilities", "train keeps capabilities or may gain privileges"),
-        ("escalation", "train keeps capabilities or may gain privileges"),
-        ("seccomp", "train has no seccomp profile"),
-        ("host path", "volume host is a hostPath"),
-        ("patch", "neither the template nor the controller restricts Argo's container init"),
-        ("broken patch", "neither the template nor the controller restricts Argo's container wait"),
-    ],
-)
-def test_what_restricted_refuses_is_an_error_that_names_it(change: str, text: str) -> None:
-    reader = healthy()
-    unsafe(reader, change)
-    assert text in only(look(pod_security, reader), "error")
-    relaxed = labelled(None)
-    unsafe(relaxed, change)
-    text_there = only(look(pod_security, relaxed), "warning")
-    assert "would not meet restricted: " in text_there
-    assert text in text_there
 
 
 def quota(**hard: str) -> FakeReader:
@@ -108,14 +42,6 @@ def quota(**hard: str) -> FakeReader:
 
 def test_no_quota_says_nothing() -> None:
     assert look(quotas, healthy()) == []
-
-
-def test_a_controller_that_restricts_argos_containers_is_enough() -> None:
-    reader = healthy()
-    unsafe(reader, "patch")
-    security = "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}"
-    reader.objects[CONFIG]["data"] = {"executor": f"securityContext: {security}"}
-    assert only(look(pod_security, reader), "ok")
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,15 @@ def test_the_command_without_a_cluster_is_exit_code_2(
     assert body["findings"][-1]["what"] == "/nonexistent/config: no such file"
 
 
+def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "walkforward doctor -n research" in text
+    assert "Exit codes" in text
+
+
 def test_a_bad_parameter_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "-p", "folds=none"]) == 2
     streams = capsys.readouterr()
