@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from pipelines.cluster.api import Body, UnreachableError
+from pipelines.cluster.api import AbsentError, Body, UnreachableError
 from pipelines.cluster.failures import GROUP, Call, answer_failure
 from pipelines.cluster.kube import TEMPLATE_ABSENT, newest_first
 from pipelines.cluster.transport import QUIET_S, QuietError, Transport, json_lines
@@ -82,16 +82,24 @@ class ServerApi:
     def pod_log(
         self, workflow: str, pod: str, *, since_time: str | None = None, follow: bool = False
     ) -> Iterator[str]:
+        """As the protocol says, but `follow` gives what is there now, and ends.
+
+        A server that follows does not take a broken stream of the kubelet up again, says nothing about it, and
+        keeps the request open until the whole workflow has ended: whoever follows asks again anyway.
+        """
         query = {"podName": pod, "logOptions.container": "main", "logOptions.timestamps": "true"}
-        if follow:
-            query["logOptions.follow"] = "true"
         if since_time is not None:
             query |= _proto_time(since_time)
         path = ("api", "v1", "workflows", self._namespace, workflow, "log")
         absent = "its workflow was deleted; the log of each attempt is on the claim of the runs"
         call = Call("GET", path, "get", "pods/log", self._namespace, pod, absent, query)
+        num_lines = 0
         for result in self._results(call, "text/event-stream", QUIET_S):
+            num_lines += 1
             yield str(result.get("content", ""))
+        if not num_lines and since_time is None:  # the server does not tell an absent pod from a silent one
+            what, do = "no line of it is there", "its pod has not started, was deleted, or wrote nothing"
+            raise AbsentError(what, where=f"log of pod {pod}", do=do)
 
     def _results(self, call: Call, accept: str, quiet_s: float) -> Iterator[Body]:
         for message in json_lines(self._transport.lines(call, accept=accept, quiet_s=quiet_s)):

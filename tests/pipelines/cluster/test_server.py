@@ -118,7 +118,7 @@ def test_a_silent_watch_ends_so_that_the_caller_looks_again(
     assert list(api.watch_workflow("wf-1")) == [body(version=77)]
 
 
-def test_a_log_is_asked_for_by_workflow_and_pod(server: Loopback, api: ServerApi) -> None:
+def test_a_log_is_asked_for_by_workflow_and_pod_and_never_followed(server: Loopback, api: ServerApi) -> None:
     server.answer = lambda request: results({"content": "t1 one", "podName": "p"}, {"content": "t2 two"})
     lines = api.pod_log("wf-1", "p", since_time="2026-11-30T03:00:00.25Z", follow=True)
     assert list(lines) == ["t1 one", "t2 two"]
@@ -128,9 +128,15 @@ def test_a_log_is_asked_for_by_workflow_and_pod(server: Loopback, api: ServerApi
         "podName": "p",
         "logOptions.container": "main",
         "logOptions.timestamps": "true",
-        "logOptions.follow": "true",
         "logOptions.sinceTime.seconds": "1796007600",
     }
+
+
+def test_an_empty_log_may_be_of_an_absent_pod(server: Loopback, api: ServerApi) -> None:
+    server.answer = lambda request: Answer([])
+    with pytest.raises(AbsentError, match="log of pod p: no line of it is there; its pod has not started"):
+        list(api.pod_log("wf-1", "p"))
+    assert list(api.pod_log("wf-1", "p", since_time="2026-11-30T03:00:00Z")) == []
 
 
 def test_a_log_of_a_workflow_that_is_gone(server: Loopback, api: ServerApi) -> None:
