@@ -17,7 +17,8 @@ from pipelines.cluster.doctor.result import Check, Result, error, ok, warning
 
 # Versions that the template was tried with: 3.6 has the plural `mutexes`, and 4.2 is not out.
 OLDEST, NEWEST = (3, 6), (4, 1)
-PODS = {"labelSelector": "app=workflow-controller"}
+# As Argo's own manifests label its pod, and as its chart does.
+SELECTORS = ("app=workflow-controller", "app.kubernetes.io/component=workflow-controller")
 CONFIG = "workflow-controller-configmap"
 USUAL_NAMESPACE = "argo"
 INSTANCE_LABEL = "workflows.argoproj.io/controller-instanceid"
@@ -141,11 +142,16 @@ def _version(version: str) -> Result:
 
 def _controllers(cluster: Cluster) -> list[Controller]:
     """Controllers' pods: in all namespaces where that may be listed, else in this and the usual one."""
-    lists = [cluster.seen("/api/v1/pods", PODS)]
-    if lists == [None]:
-        namespaces = sorted({cluster.namespace, USUAL_NAMESPACE})
-        lists = [cluster.seen(f"/api/v1/namespaces/{each}/pods", PODS) for each in namespaces]
-    return [Controller.of(pod) for body in lists for pod in (body or {}).get("items") or []]
+    found = []
+    for selector in SELECTORS:
+        lists = [cluster.seen("/api/v1/pods", {"labelSelector": selector})]
+        if lists == [None]:
+            paths = [
+                f"/api/v1/namespaces/{each}/pods" for each in sorted({cluster.namespace, USUAL_NAMESPACE})
+            ]
+            lists = [cluster.seen(path, {"labelSelector": selector}) for path in paths]
+        found += [Controller.of(pod) for body in lists for pod in (body or {}).get("items") or []]
+    return list(dict.fromkeys(found))
 
 
 def _lease(cluster: Cluster) -> float | None:

@@ -33,20 +33,21 @@ class FakeReader:
         self.user_lacks: set[str] = set()
         self.account_has: set[str] = set()
         self.asked: list[tuple[str, bool]] = []
+        self.calls: list[tuple[str, str, bool]] = []
 
     def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Body:
         self.asked.append((path, metadata_only))
+        self.calls.append((path, str(params), metadata_only))
         verb, resource, _ = what_is_read(path)
         if path in self.denied or resource in self.denied:
             raise DeniedError(f"not allowed to {verb} {resource}")
         if path in self.failures:
             raise self.failures[path]
         if path in self.objects:
-            return copy.deepcopy(self.objects[path])
+            return _selected(copy.deepcopy(self.objects[path]), (params or {}).get("labelSelector"))
         if verb == "list":
-            return {
-                "items": [self.objects[key] for key in sorted(self.objects) if key.rpartition("/")[0] == path]
-            }
+            inside = [key for key in sorted(self.objects) if key.rpartition("/")[0] == path]
+            return {"items": [copy.deepcopy(self.objects[key]) for key in inside]}
         raise AbsentError(f"no {path}")
 
     def review(self, path: str, body: Body) -> Body:
@@ -62,6 +63,17 @@ class FakeReader:
 
     def date(self) -> str:
         return ""
+
+
+def _selected(body: Body, selector: str | None) -> Body:
+    """A list without the items that a label selector `key=value` leaves out."""
+    if selector:
+        key, _, value = selector.partition("=")
+        labels = [each["metadata"].get("labels") or {} for each in body["items"]]
+        body["items"] = [
+            each for each, own in zip(body["items"], labels, strict=True) if own.get(key) == value
+        ]
+    return body
 
 
 def golden() -> Body:

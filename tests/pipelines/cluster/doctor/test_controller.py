@@ -42,6 +42,16 @@ def test_a_ready_controller_of_a_tried_version_is_ok() -> None:
     ]
 
 
+def test_a_controller_with_the_labels_of_argos_chart_is_found() -> None:
+    reader = healthy()
+    pod = controller_pod()
+    pod["metadata"]["labels"] = {"app.kubernetes.io/component": "workflow-controller"}
+    reader.objects["/api/v1/pods"] = {"items": [pod]}
+    assert "is ready" in texts(look(controller, reader), "ok")[0]
+    pod["metadata"]["labels"] = {"app": "web"}
+    assert "can be seen" in only(look(controller, reader), "warning")
+
+
 @pytest.mark.parametrize(
     ("image", "level", "text"),
     [
