@@ -6,6 +6,7 @@ from ARGO_TOKEN only: arguments are visible to every process of the machine. Loa
 """
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,18 @@ class ConnectionOptions:
         bool | None,
         Arg(short="-k", long=True, group=GROUP, help="Do not check the Argo server's certificate."),
     ] = None
+
+
+def repeated(options: ConnectionOptions) -> str:
+    """The flags that were given, without the namespace, as words to type again: ` --context prod`."""
+    words = [
+        *(("--kubeconfig", str(options.kubeconfig)) if options.kubeconfig else ()),
+        *(("--context", options.context) if options.context else ()),
+        *(("--argo-server", options.argo_server) if options.argo_server else ()),
+        *(() if options.secure is None else ("--secure" if options.secure else "--insecure",)),
+        *(("--insecure-skip-verify",) if options.insecure_skip_verify else ()),
+    ]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ def estimate(api: WorkflowApi, template: str, values: Mapping[str, str]) -> Esti
 
     Raises InputError where the cluster cannot be asked.
     """
+    if not all(values.get(name, "").isdecimal() for name in ("n-steps", "folds")):
+        return None  # a template of another kind
     bodies = api.workflows(f"{TEMPLATE_LABEL}={template}")
     runs = [run for run in _first_of_their_run(bodies) if _comparable(run, values)][:NEWEST]
     if not runs:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 import yaml
@@ -78,12 +79,21 @@ def argo_transport(target: Target, server: Server) -> tuple[Transport, str]:
         namespace = loaded.namespace
         if not target.token:
             source, authorization = loaded.source, _authorization(loaded.configuration)
-    pool = urllib3.PoolManager(
-        cert_reqs="CERT_REQUIRED" if server.verify else "CERT_NONE", socket_options=KEEP_ALIVE
-    )
+    return Transport(_pool(server), server.url, Origin(server.url, source, True), authorization), namespace
+
+
+def _pool(server: Server) -> urllib3.PoolManager:
+    """Connections to an Argo server, through the proxy that the environment names for it."""
+    options: dict[str, Any] = {
+        "cert_reqs": "CERT_REQUIRED" if server.verify else "CERT_NONE",
+        "socket_options": KEEP_ALIVE,
+    }
     if not server.verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # -k asks for it
-    return Transport(pool, server.url, Origin(server.url, source, True), authorization), namespace
+    proxy = getproxies().get("https" if server.secure else "http")
+    if proxy and not proxy_bypass(server.host):
+        return urllib3.ProxyManager(proxy, **options)
+    return urllib3.PoolManager(**options)
 
 
 def load(target: Target) -> Loaded:

@@ -84,8 +84,8 @@ class ServerApi:
     ) -> Iterator[str]:
         """As the protocol says, but `follow` gives what is there now, and ends.
 
-        A server that follows does not take a broken stream of the kubelet up again, says nothing about it, and
-        keeps the request open until the whole workflow has ended: whoever follows asks again anyway.
+        A server that follows does not take a broken stream of the kubelet up again, says nothing about it,
+        and keeps the request open until the whole workflow has ended. Whoever follows asks again anyway.
         """
         query = {"podName": pod, "logOptions.container": "main", "logOptions.timestamps": "true"}
         if since_time is not None:
@@ -97,7 +97,8 @@ class ServerApi:
         for result in self._results(call, "text/event-stream", QUIET_S):
             num_lines += 1
             yield str(result.get("content", ""))
-        if not num_lines and since_time is None:  # the server does not tell an absent pod from a silent one
+        # The server does not tell an absent pod from a silent one.
+        if not num_lines and since_time is None:
             what, do = "no line of it is there", "its pod has not started, was deleted, or wrote nothing"
             raise AbsentError(what, where=f"log of pod {pod}", do=do)
 

@@ -22,11 +22,15 @@ OUTPUTS = ("name", "yaml", "json")
 
 @dataclass(frozen=True)
 class Shown:
-    """Where the result goes and in which form: one of OUTPUTS, or None for what a person reads."""
+    """Where the result goes and in which form: one of OUTPUTS, or None for what a person reads.
+
+    flags: of the connection, for the commands that a person types next.
+    """
 
     stdout: TextIO
     stderr: TextIO
     output: str | None = None
+    flags: str = ""
 
     def result(self, body: Body) -> bool:
         """Write the object in its form; False where a person reads and the caller says more."""
@@ -88,7 +92,7 @@ def submit(api: WorkflowApi, submission: Submission, shown: Shown, *, server_dry
         run = f"run {submission.run_id}" if takes_run_id else f"template {submission.template}"
         shown.stdout.write(f"{name} submitted to namespace {api.namespace}: {run}\n")
         shown.stdout.write(f"estimate  {_estimate(api, submission.template, values, bool(earlier))}\n")
-        shown.stdout.write(following(name, api.namespace))
+        shown.stdout.write(following(name, api.namespace, shown.flags))
     return name
 
 
@@ -121,17 +125,19 @@ def _estimate(api: WorkflowApi, template: str, values: dict[str, str], resumes: 
     return f"{found}" + ("; less what is finished already" if resumes else "")
 
 
-def following(name: str, namespace: str) -> str:
+def following(name: str, namespace: str, flags: str = "") -> str:
     """The commands to follow, read and stop a workflow, one a line."""
-    select = f"-l {WORKFLOW_LABEL}={name}"
+    here = f"{name} -n {namespace}{flags}"
     lines = {
-        "status": f"walkforward status {name} -n {namespace}",
-        "logs": f"walkforward logs -f {name} -n {namespace}",
-        "": f"kubectl logs -n {namespace} -f --prefix -c main --max-log-requests 50 {select}",
-        "argo": f"argo get -n {namespace} {name}",
-        "report": f"walkforward report {name} -n {namespace}",
-        "stop": f"walkforward stop {name} -n {namespace}",
+        "status": f"walkforward status {here}",
+        "logs": f"walkforward logs -f {here}",
+        "report": f"walkforward report {here}",
+        "stop": f"walkforward stop {here}",
     }
+    if not flags:  # theirs are not all the same
+        select = f"-l {WORKFLOW_LABEL}={name}"
+        lines["kubectl"] = f"kubectl logs -n {namespace} -f --prefix -c main --max-log-requests 50 {select}"
+        lines["argo"] = f"argo get -n {namespace} {name}"
     return "".join(f"{word:<9} {line}\n" for word, line in lines.items())
 
 
@@ -162,7 +168,7 @@ def retry(api: WorkflowApi, text: str, shown: Shown) -> str:
     name = str(created["metadata"]["name"])
     if not shown.result(created):
         shown.stdout.write(f"{name} submitted to namespace {api.namespace}: run {run_id} goes on\n")
-        shown.stdout.write(following(name, api.namespace))
+        shown.stdout.write(following(name, api.namespace, shown.flags))
     return name
 
 

@@ -73,10 +73,11 @@ class Retry:
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
 
     def execute(self) -> int:
-        from pipelines.cluster.connection import connect
+        from pipelines.cluster.connection import connect, repeated
         from pipelines.cluster.submit import Shown, retry, watched
 
-        api, shown = connect(self.connection), Shown(sys.stdout, sys.stderr, self.output)
+        shown = Shown(sys.stdout, sys.stderr, self.output, repeated(self.connection))
+        api = connect(self.connection)
         name = retry(api, self.run, shown)
         return watched(api, name, shown) if self.watch else 0
 

@@ -89,13 +89,13 @@ class SubmitOptions:
     def submit(self, template: str, connection: ConnectionOptions) -> int:
         """Do what was asked, with this template."""
         from pipelines.cluster import submit
-        from pipelines.cluster.connection import connect, resolve
+        from pipelines.cluster.connection import connect, repeated, resolve
 
         if self.dry_run + self.server_dry_run + self.watch > 1:
             do = "give one of --dry-run, --server-dry-run and --watch"
             raise InputError("these options exclude each other", where="options", do=do)
         submission = self._submission(template)
-        shown = submit.Shown(sys.stdout, sys.stderr, self.output)
+        shown = submit.Shown(sys.stdout, sys.stderr, self.output, repeated(connection))
         if self.dry_run:
             return submit.dry_run(submission, resolve(connection).namespace, shown)
         api = connect(connection)

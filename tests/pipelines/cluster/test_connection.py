@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cluster.connection import ConnectionOptions, Server, resolve, transport_to
+from pipelines.cluster.connection import ConnectionOptions, Server, repeated, resolve, transport_to
 from trainer.errors import InputError
 
 ENVIRONMENT = {
@@ -81,3 +81,12 @@ def test_a_kubeconfig_that_the_flag_names_must_exist(tmp_path: Path) -> None:
 def test_files_of_kubeconfig_that_do_not_exist_are_passed_over(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no kubeconfig there, and this is no pod"):
         transport_to(resolve(ConnectionOptions(), {"KUBECONFIG": f"{tmp_path}/a:{tmp_path}/b"}))
+
+
+def test_given_flags_can_be_typed_again() -> None:
+    assert repeated(ConnectionOptions(namespace="n")) == ""
+    options = ConnectionOptions(
+        kubeconfig=Path("/my files/c"), context="dev", argo_server="x:1", secure=False
+    )
+    assert repeated(options) == " --kubeconfig '/my files/c' --context dev --argo-server x:1 --insecure"
+    assert repeated(ConnectionOptions(insecure_skip_verify=True)) == " --insecure-skip-verify"

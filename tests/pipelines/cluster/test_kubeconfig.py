@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipelines.cluster import kubeconfig
+from pipelines.cluster.api import UnreachableError
 from pipelines.cluster.connection import ConnectionOptions, connect, resolve
 from pipelines.cluster.kubeconfig import load
 from tests.pipelines.cluster.loopback import Answer, Loopback, serving
@@ -179,6 +180,20 @@ def test_argo_token_is_sent_to_an_argo_server_and_the_context_gives_the_namespac
             api.workflows()
             assert server.requests[-1].headers["authorization"] == sent
             assert server.requests[-1].path == "/api/v1/workflows/trading"
+
+
+def test_a_proxy_of_the_environment_is_used_for_an_argo_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/absent")
+    with serving(OK) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.setenv("no_proxy", "elsewhere.example")
+        api = connect(ConnectionOptions(argo_server="argo.invalid:2746", secure=False, namespace="n"))
+        api.workflows()
+        assert proxy.requests[-1].headers["host"] == "argo.invalid:2746"
+        monkeypatch.setenv("no_proxy", "argo.invalid")
+        api = connect(ConnectionOptions(argo_server="argo.invalid:2746", secure=False, namespace="n"))
+        with pytest.raises(UnreachableError, match="the host name is unknown"):
+            api.workflows()
 
 
 def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,14 @@ def test_a_submit_creates_one_workflow_and_says_how_to_follow_it() -> None:
         assert line in out
 
 
+def test_the_commands_to_follow_it_lead_to_the_same_cluster() -> None:
+    shown = Shown(io.StringIO(), io.StringIO(), flags=" --context prod")
+    name = submit(MemoryApi(), PLANTED, shown)
+    out = read(shown)[0]
+    assert f"walkforward logs -f {name} -n trading --context prod" in out
+    assert "kubectl" not in out
+
+
 @pytest.mark.parametrize(("output", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_the_result_for_a_script_is_the_object_alone(output: str, parse: Any) -> None:
     api, shown = MemoryApi(), screen(output)
