@@ -93,7 +93,7 @@ def test_no_template_claim_account_or_semaphore_are_four_errors(own: Namespace) 
     finally:
         own.cluster.kubectl("delete", "namespace", empty.name, "--wait=false")
     assert {"installed", "claims", "service-account", "semaphore"} <= set(lines)
-    assert f"kubectl apply -n {empty.name} -f -" in lines["installed"][0]
+    assert f"helm install walkforward charts/walkforward -n {empty.name}" in lines["installed"][0]
 
 
 def test_a_namespace_that_is_not_there_is_an_error(own: Namespace) -> None:

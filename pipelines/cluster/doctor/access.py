@@ -97,7 +97,7 @@ def account(cluster: Cluster) -> Iterator[Result]:
     for name in absent:
         yield error(
             f"service account {name} is not in namespace {cluster.namespace}: no pod can be made",
-            "install the chart, or name an existing account in the chart values",
+            "install the chart, or name an account that is there (serviceAccount of the chart)",
         )
     for name in names:
         if name not in absent:

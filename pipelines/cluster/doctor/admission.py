@@ -18,7 +18,7 @@ def priority_class(cluster: Cluster) -> Iterator[Result]:
         except AbsentError:
             yield error(
                 f"priority class {name} does not exist: pods that name it are refused",
-                "create it (the chart can), or leave priority_class empty in the chart values",
+                "create it (the chart can), or leave priorityClass of the chart empty",
             )
         else:
             yield ok(f"priority class {name}: {body.get('value')}")
@@ -34,7 +34,7 @@ def kueue(cluster: Cluster) -> Iterator[Result]:
     except AbsentError:
         yield error(
             f"pods ask for Kueue queue {', '.join(sorted(names))}, but Kueue is not installed",
-            "install Kueue, or leave queue_name empty in the chart values",
+            "install Kueue, or leave queueName of the chart empty",
         )
         return
     for name in sorted(names):
@@ -44,7 +44,7 @@ def kueue(cluster: Cluster) -> Iterator[Result]:
         except AbsentError:
             yield error(
                 f"Kueue queue {name} is not in namespace {cluster.namespace}: training pods wait for ever",
-                "create the LocalQueue, or name an existing one (queue_name in the chart values)",
+                "create the LocalQueue, or name an existing one (queueName of the chart)",
             )
             continue
         active: Body = next((each for each in conditions if each.get("type") == "Active"), {})

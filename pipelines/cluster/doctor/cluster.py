@@ -82,7 +82,7 @@ class Cluster:
 
     def rendered(self, values: ChartValues) -> Body:
         """The template that this code makes of the values, parsed."""
-        return self._once(("rendered", values), lambda: self._render(values))
+        return self._once(("rendered", values.model_dump_json()), lambda: self._render(values))
 
     def demand(self) -> Demand:
         """What a run needs: of the installed template, of a fresh one where none is installed or seen."""

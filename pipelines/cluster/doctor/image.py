@@ -25,9 +25,7 @@ def images(cluster: Cluster) -> Iterator[Result]:
     for image in dict.fromkeys(pod.image for pod in demand.pods):
         pods = [pod for pod in demand.pods if pod.image == image]
         if "{{" in image or not IMAGE.fullmatch(image):
-            yield error(
-                f"{image!r} is not the name of an image", "correct image in the chart values or git-branch"
-            )
+            yield error(f"{image!r} is not the name of an image", "correct image of the chart, or git-branch")
             continue
         if "@" not in image and ":" not in image.rpartition("/")[2]:
             yield error(f"image {image} has no tag", "give the tag of the code to run (git-branch)")
@@ -57,7 +55,7 @@ def _present(image: str, policy: str, pods: list[Pod], nodes: list[Node]) -> Res
     what = f"image {image} is not on {names}{more}"
     if policy == "Never":
         told = lacking and all(node.reported_images < REPORTED for node in lacking)
-        do = "load it there, or let it be pulled (image_pull_policy in the chart values)"
+        do = "load it there, or let it be pulled (imagePullPolicy of the chart)"
         return error(f"{what} and may not be pulled (Never)", do) if told else warning(what, do)
     hub = "" if full_name(image) == image else f" as {full_name(image)}"
     return warning(

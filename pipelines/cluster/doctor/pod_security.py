@@ -44,7 +44,7 @@ def pod_security(cluster: Cluster) -> Iterator[Result]:
     elif faults := refused[level]:
         yield error(
             f"Pod Security {level} refuses the pods: {'; '.join(faults)}",
-            "render and apply the template again, with patch_executor on",
+            "render and apply the template again, with patchExecutor on",
         )
     else:
         yield ok(f"Pod Security {level} is enforced and the template meets it")

@@ -42,7 +42,7 @@ def _members(pod: Pod, stages: str, members: list[Node]) -> Iterator[Result]:
     reasons = [f"{name} {reason}" for name, reason in hindered.items() if reason]
     more = f" and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     told = f"{'; '.join(reasons[:SHOWN])}{more}"
-    do = f"correct the node, the taints tolerated or the resources of {pod.stage} in the chart values"
+    do = "correct the nodes, or what the chart tolerates and asks for (gpuTolerations, ...Resources)"
     if not usable:
         yield error(f"no node can take {stages} ({where}): {told}", do)
         return
@@ -69,9 +69,7 @@ def _no_member(cluster: Cluster, pod: Pod, stages: str, nodes: list[Node]) -> Re
     others = sorted({node.labels[key] for node in nodes if key in node.labels})
     if others:
         return error(what, f"use a pool that is there: {', '.join(others)} (gpu-pool)")
-    return error(
-        what, f"no node has a label {key}: set gpu_pool_label in the chart values or label the nodes"
-    )
+    return error(what, f"no node has a label {key}: set gpuPoolLabel of the chart, or label the nodes")
 
 
 def stays_off(cluster: Cluster) -> Iterator[Result]:

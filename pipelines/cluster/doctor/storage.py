@@ -20,7 +20,7 @@ def claims(cluster: Cluster) -> Iterator[Result]:
         except AbsentError:
             yield error(
                 f"claim {name} is not in namespace {cluster.namespace}: pods stay Pending",
-                "install the chart, create the claim, or name an existing one in the chart values",
+                "install the chart, or name a claim that is there (cacheClaim, dataClaim of the chart)",
             )
             continue
         yield from _state(cluster, name, claim)

@@ -21,10 +21,10 @@ def installed(cluster: Cluster) -> Iterator[Result]:
     try:
         cluster.installed()
     except AbsentError:
-        render = "walkforward render" if name == "walkforward" else "walkforward render --values FILE"
+        render = f"echo 'namespace: {namespace}' | walkforward render --values /dev/stdin"
         yield error(
             f"no WorkflowTemplate {name} in namespace {namespace}",
-            f"install the chart, or: {render} | kubectl apply -n {namespace} -f -",
+            f"helm install walkforward charts/walkforward -n {namespace}, or: {render} | kubectl apply -f -",
         )
         return
     yield ok(f"WorkflowTemplate {name} is in namespace {namespace}")

@@ -94,7 +94,7 @@ def test_a_pool_that_is_not_there_names_those_that_are() -> None:
 def test_no_node_with_such_a_label_at_all_points_at_the_label() -> None:
     reader = healthy()
     del reader.objects[GPU_NODE]
-    assert "set gpu_pool_label in the chart values" in only(look(pools, reader), "error")
+    assert "set gpuPoolLabel of the chart" in only(look(pools, reader), "error")
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.cluster.doctor.examine import rendered
+from pipelines.cluster.doctor.template import current
 from pipelines.cluster.doctor.values import FINDERS, values_of
+from pipelines.render import chart_values
 from pipelines.settings import ChartValues, PodResources
-from tests.pipelines.cluster.doctor.fakes import golden
+from tests.conftest import REPOSITORY
+from tests.pipelines.cluster.doctor.fakes import cluster_of, golden, healthy
 
 NAMES = st.from_regex(r"\A[a-z]([-a-z0-9]{0,8}[a-z0-9])?\Z")
 SIZES = st.sampled_from(["1Gi", "512Mi", "3Gi"])
@@ -81,3 +84,9 @@ def test_a_value_that_no_chart_could_have_set_keeps_its_default() -> None:
     found = values_of(body)
     assert (found.user_id, found.grace_s) == (ChartValues().user_id, ChartValues().grace_s)
     assert found.cache_claim == "feature-cache"
+
+
+def test_the_charts_own_values_file_can_be_compared_with() -> None:
+    values = chart_values(REPOSITORY / "charts" / "walkforward" / "values.yaml")
+    cluster = cluster_of(healthy(), values=values)
+    assert [result.level.value for result in current(cluster)] == ["ok"]
