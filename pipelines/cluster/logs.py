@@ -79,10 +79,17 @@ def show_logs(
     sources = options.sources(run)
     since_ns = 0 if options.since_s is None else int((time.time() - options.since_s) * SECOND_NS)
     logs = {source.attempt.pod: PodLog(api, name, source.attempt.pod, since_ns) for source in sources}
-    _history(run, sources, logs, options, since_ns, printer, sleep)
+    begun = [source for source in sources if source.attempt.phase != "Pending"]
+    _history(run, begun, logs, options, since_ns, printer, sleep)
     if options.follow and not run.ended:
         _follow(api, run, options, logs, printer, sleep)
-    elif not sources:
+        return int(ExitCode.DONE)
+    for source in sources:
+        if source not in begun:
+            printer.remark(
+                source.label, "has not started: " + (source.stage.waits_for or "no reason is known")
+            )
+    if not sources:
         waits = next((stage.waits_for for stage in run.stages if stage.waits_for), "")
         printer.remark(name, "no pod was started" + (f"; {waits}" if waits else ""))
     return int(ExitCode.DONE)

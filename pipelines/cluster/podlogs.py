@@ -32,13 +32,16 @@ class PodLog:
         while not self.gone:
             try:
                 yield from self._answer(follow=False)
+                outage.passed()
                 return
             except UnreachableError as error:
                 if outage.failures + 1 >= tries:
+                    outage.passed(answered=False)
                     self.gone = str(error)
                 else:
                     outage.failed(error)
             except InputError as error:
+                outage.passed()
                 self.gone = str(error)
 
     def follow(self, ended: Callable[[], bool], alarm: Alarm, sleep: Sleep = time.sleep) -> Iterator[LogLine]:
@@ -64,6 +67,7 @@ class PodLog:
                 pass
             sleep(pause_s)
             pause_s = min(2 * pause_s, QUIET_PAUSE_S)
+        outage.passed(answered=False)
         # It wrote nothing after its end, so what is there now is all.
         yield from self.read(alarm, sleep)
 

@@ -27,10 +27,10 @@ class Alarm:
                 self._since_s = time.monotonic()
                 self._note(f"{error.where}: {error.what}; trying again until it answers")
 
-    def up(self) -> None:
-        """A caller that had failed got an answer."""
+    def up(self, *, answered: bool = True) -> None:
+        """A caller that had failed got an answer, or (answered False) asks no more."""
         with self._lock:
-            if self._since_s:
+            if self._since_s and answered:
                 self._note(f"connected again after {time.monotonic() - self._since_s:.0f} s")
             self._since_s = 0.0
 
@@ -51,10 +51,10 @@ class Outage:
             self._alarm.down(error)
         self._sleep(min(PAUSE_S * 2 ** (self.failures - 1), LONGEST_PAUSE_S))
 
-    def passed(self) -> None:
-        """The server answered."""
+    def passed(self, *, answered: bool = True) -> None:
+        """The server answered, or (answered False) is not asked any more."""
         if self.failures >= 2:
-            self._alarm.up()
+            self._alarm.up(answered=answered)
         self.failures = 0
 
 

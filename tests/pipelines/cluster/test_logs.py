@@ -109,6 +109,14 @@ def test_before_the_first_pod_there_is_only_what_it_waits_for() -> None:
     assert (out, err) == ("", f"{NAME}: no pod was started; waits for mutex m\n")
 
 
+def test_a_pod_that_has_not_started_is_said_and_not_asked() -> None:
+    made = MadeWorkflow(folds=1).done("prepare").dag(0)
+    made.stage("train", "Running", TRAIN[0], pod("Pending", message="Unschedulable: no GPU"), fold=0)
+    out, err = shown(ScriptedApi([[made.body()]], LOGS), LogOptions())
+    assert out == "prepare/1 | prepared: 1 folds\n"
+    assert err == "fold0 train/2: has not started: Unschedulable: no GPU\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -124,3 +124,18 @@ def test_a_node_that_never_answers_is_given_up() -> None:
     assert list(log.read(Alarm(lambda text: None), api.sleep)) == []
     assert log.gone == "https://api: no route to host"
     assert 100 < sum(api.naps) < 200
+
+
+def test_giving_up_one_pod_does_not_silence_the_next_outage() -> None:
+    notes: list[str] = []
+    alarm = Alarm(notes.append)
+    api = ScriptedApi(logs={"p": lambda since_time, follow: broken()})
+    for _ in range(2):
+        list(PodLog(api, "w", "p").read(alarm, api.sleep))
+    assert len(notes) == 2
+    assert all("trying again" in note for note in notes)
+
+
+def broken() -> Iterator[str]:
+    raise UNREACHABLE
+    yield ""
