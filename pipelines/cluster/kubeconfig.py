@@ -24,7 +24,7 @@ from kubernetes.config import load_incluster_config as load_pod_account
 
 from pipelines.cluster.connection import Server, Target
 from pipelines.cluster.failures import Origin
-from pipelines.cluster.transport import KEEP_ALIVE, Transport
+from pipelines.cluster.transport import KEEP_ALIVE, NUM_CONNECTIONS, Transport
 from trainer.errors import InputError
 
 USUAL = "~/.kube/config"
@@ -46,6 +46,7 @@ def kube_transport(target: Target) -> tuple[Transport, str]:
     loaded = load(target)
     configuration = loaded.configuration
     configuration.socket_options = KEEP_ALIVE
+    configuration.connection_pool_maxsize = NUM_CONNECTIONS
     if not configuration.verify_ssl:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the kubeconfig asks for it
     _check_certificates(loaded)
@@ -87,6 +88,7 @@ def _pool(server: Server) -> urllib3.PoolManager:
     options: dict[str, Any] = {
         "cert_reqs": "CERT_REQUIRED" if server.verify else "CERT_NONE",
         "socket_options": KEEP_ALIVE,
+        "maxsize": NUM_CONNECTIONS,
     }
     if not server.verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # -k asks for it

@@ -23,6 +23,8 @@ ANSWER_S = 30.0
 QUIET_S = 300.0
 CHUNK_BYTES = 65_536
 JSON = "application/json"
+# Kept open; of more at a time urllib3 would warn on stderr. Following logs takes one for each pod.
+NUM_CONNECTIONS = 64
 KEEP_ALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -2,7 +2,9 @@
 
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from pipelines.cluster.api import UnreachableError
 from pipelines.cluster.connection import ConnectionOptions, resolve, transport_to
 from pipelines.cluster.failures import Call, Origin
 from pipelines.cluster.transport import QuietError, Transport
-from tests.pipelines.cluster.loopback import Answer, serving, until_error
+from tests.pipelines.cluster.loopback import Answer, Request, serving, until_error
 from trainer.errors import ExitCode, InputError
 
 CALL = Call("GET", ("x",), "get", "things", "n")
@@ -58,6 +60,20 @@ def test_a_silent_stream_is_given_up_and_told_apart_from_a_broken_one() -> None:
         came, error = until_error(to(server.url).lines(CALL, accept="*/*", quiet_s=0.1))
     assert came == ["one"]
     assert type(error) is QuietError
+
+
+def test_many_requests_at_a_time_are_no_matter(caplog: pytest.LogCaptureFixture) -> None:
+    together = threading.Barrier(8, timeout=20)
+
+    def answer(request: Request) -> Answer:
+        together.wait()
+        return Answer({"ok": 1})
+
+    with serving(answer) as server, ThreadPoolExecutor(8) as pool:
+        transport = argo(server.host, secure=False)
+        answers = list(pool.map(lambda _: transport.ask(CALL), range(8)))
+    assert answers == [{"ok": 1}] * 8
+    assert caplog.messages == []
 
 
 def test_the_next_request_does_not_read_the_rest_of_a_stream() -> None:
