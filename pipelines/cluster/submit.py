@@ -190,4 +190,5 @@ def watched(api: WorkflowApi, name: str, shown: Shown) -> int:
     from pipelines.cluster.watching import follow
 
     # A script that reads the object from stdout gets nothing else there.
-    return follow(api, name, shown.stdout if shown.output is None else shown.stderr, shown.stderr)
+    verdict_to = shown.stdout if shown.output is None else shown.stderr
+    return follow(api, name, verdict_to, shown.stderr, flags=shown.flags)

@@ -16,12 +16,21 @@ from trainer.errors import ExitCode, InputError
 Clock = Callable[[], datetime]
 
 
-def follow(api: WorkflowApi, name: str, stdout: TextIO, stderr: TextIO, sleep: Sleep = time.sleep) -> int:
+def follow(
+    api: WorkflowApi,
+    name: str,
+    stdout: TextIO,
+    stderr: TextIO,
+    sleep: Sleep = time.sleep,
+    *,
+    flags: str = "",
+) -> int:
     """Show the workflow until it has ended; the last line on stdout is its verdict.
 
     A live table where both streams are terminals, else a line on stderr for each change. A server that goes
     away is waited for. Returns the exit code of `verdict_of`, or 75 after Ctrl-C, which leaves the workflow
-    alone. Raises InputError where there is none of that name, or it is deleted meanwhile.
+    alone. flags: of the connection, for the command to go on with.
+    Raises InputError where there is none of that name, or it is deleted meanwhile.
     """
     display = display_for(stdout, stderr)
     changes = Changes(display)
@@ -35,7 +44,7 @@ def follow(api: WorkflowApi, name: str, stdout: TextIO, stderr: TextIO, sleep: S
                 display.note("walkforward", event.text)
     except KeyboardInterrupt:
         display.close()
-        again = f"walkforward status {name} --watch -n {api.namespace}"
+        again = f"walkforward status {name} --watch -n {api.namespace}{flags}"
         stderr.write(f"\n{name} goes on; follow it again with: {again}\n")
         return int(ExitCode.INTERRUPTED)
     except BaseException:

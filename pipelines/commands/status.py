@@ -7,7 +7,7 @@ from typing import Annotated
 import cappa
 from cappa import Arg, Destructured
 
-from pipelines.cluster.connection import ConnectionOptions
+from pipelines.cluster.connection import ConnectionOptions, repeated
 from trainer.errors import InputError
 
 STATUS_EXAMPLES = """List the newest workflows, or show one: its folds, attempts, steps, GPU time and verdict.
@@ -61,7 +61,8 @@ class Status:
         if self.watch:
             from pipelines.cluster.watching import follow
 
-            return follow(api, str(body["metadata"]["name"]), sys.stdout, sys.stderr)
+            name, flags = str(body["metadata"]["name"]), repeated(self.connection)
+            return follow(api, name, sys.stdout, sys.stderr, flags=flags)
         from pipelines.cluster.status import show_status
 
         return show_status(api, body, self.json, sys.stdout)

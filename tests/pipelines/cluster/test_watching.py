@@ -146,10 +146,11 @@ def test_ctrl_c_leaves_the_workflow_and_says_how_to_go_on() -> None:
             released.wait(30)  # a quiet watch
 
     err = io.StringIO()
-    assert follow(Interrupted(), NAME, io.StringIO(), err) == 75
+    assert follow(Interrupted(), NAME, io.StringIO(), err, flags=" --context prod") == 75
     released.set()
     assert (
-        f"{NAME} goes on; follow it again with: walkforward status {NAME} --watch -n argo\n" in err.getvalue()
+        f"{NAME} goes on; follow it again with: walkforward status {NAME} --watch -n argo --context prod\n"
+        in err.getvalue()
     )
 
 
