@@ -47,8 +47,11 @@ class Display(Protocol):
     def line(self, label: str, text: str) -> None:
         """The stage wrote a line."""
 
-    def ended(self, label: str, status: str) -> None:
-        """The stage has its last status: `done`, `failed (exit 2): ...`, `omitted: ...`."""
+    def ended(self, label: str, status: str, took_s: float | None = None) -> None:
+        """The stage has its last status: `done`, `failed (exit 2): ...`, `omitted: ...`.
+
+        took_s: for a stage that began before anyone looked.
+        """
 
     def note(self, label: str, text: str) -> None:
         """The runner itself has something to say about the stage."""
@@ -79,7 +82,7 @@ class PlainDisplay:
             self.tenths[work] = tenth
         self._write(label, text)
 
-    def ended(self, label: str, status: str) -> None:
+    def ended(self, label: str, status: str, took_s: float | None = None) -> None:
         self._write(label, status)
 
     def note(self, label: str, text: str) -> None:
@@ -123,9 +126,11 @@ class LiveDisplay:
         if progress is not None and label in self.rows:
             self.rows[label].progress = progress
 
-    def ended(self, label: str, status: str) -> None:
+    def ended(self, label: str, status: str, took_s: float | None = None) -> None:
         row = self.rows.setdefault(label, _Row(began_s=time.monotonic()))
         row.status, row.ended_s = status.partition(":")[0], time.monotonic()
+        if took_s is not None:
+            row.began_s = row.ended_s - took_s
         if row.status != "done":
             self.note(label, status)
 
@@ -138,12 +143,12 @@ class LiveDisplay:
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, show_header=False)
         for _ in range(5):
-            table.add_column(no_wrap=True, overflow="ellipsis")
+            table.add_column(no_wrap=True)
+        table.add_column()  # alone may shrink: what a stage waits for can be long
         for label, row in self.rows.items():
             seconds = (row.ended_s or time.monotonic()) - row.began_s
-            steps, fields = progress_cells(row.progress)
-            last = row.waits_for if row.status == "waiting" else f"{seconds:.0f} s"
-            table.add_row(label, row.status, steps, fields, last)
+            waits = Text(row.waits_for if row.status == "waiting" else "", no_wrap=True, overflow="ellipsis")
+            table.add_row(label, row.status, *progress_cells(row.progress), f"{seconds:.0f} s", waits)
         return table
 
 

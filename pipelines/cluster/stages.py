@@ -119,6 +119,13 @@ class StageRun:
         """When the first attempt's pod was made."""
         return self.attempts[0].started if self.attempts else None
 
+    def seconds(self, now: datetime) -> float | None:
+        """From the first attempt on, pauses between attempts included; None before it."""
+        if self.started is None:
+            return None
+        end = self.finished if self.ended and self.finished else now
+        return max(0.0, (end - self.started).total_seconds())
+
 
 @dataclass(frozen=True)
 class WorkflowRun:

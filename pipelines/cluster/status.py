@@ -177,14 +177,6 @@ def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat()
 
 
-def stage_seconds(stage: StageRun, now: datetime) -> float | None:
-    """Seconds from the first attempt on, pauses between attempts included; None before it."""
-    if stage.started is None:
-        return None
-    end = stage.finished if stage.ended and stage.finished else now
-    return max(0.0, (end - stage.started).total_seconds())
-
-
 def gpu_text(gpu: GpuTime) -> str:
     """`GPU time: 42 min used, 3 min of it wasted (7 %) on steps that were trained again`."""
     if gpu.wasted_s is None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipelines.cluster.estimate import duration
 from pipelines.cluster.stages import WorkflowRun
-from pipelines.cluster.status import StageStatus, Status, failures_of, gpu_text, stage_seconds
+from pipelines.cluster.status import StageStatus, Status, failures_of, gpu_text
 from pipelines.cluster.verdict import verdict_of
 from pipelines.progress import progress_cells
 
@@ -53,7 +53,7 @@ def status_table(status: Status, stdout: TextIO) -> None:
 
 
 def _row(stage: StageStatus, now: datetime) -> list[str | Text]:
-    run, seconds = stage.run, stage_seconds(stage.run, now)
+    run, seconds = stage.run, stage.run.seconds(now)
     # What failed attempts said stands below the table.
     reason = "" if run.failed else run.reason
     return [

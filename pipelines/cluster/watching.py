@@ -124,7 +124,7 @@ class Changes:
         if stage.ended:
             # The pods of a stage that is done took no notice of what it once waited for.
             if told is None or told[0] != state:
-                self._display.ended(stage.label, _end(stage))
+                self._display.ended(stage.label, _end(stage), stage.seconds(self._clock()))
         elif state == "running":
             if told is None or told[:2] != (state, number):
                 self._display.started(stage.label, self._ago_s(stage.last))

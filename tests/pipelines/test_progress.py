@@ -66,6 +66,28 @@ def test_the_live_table_shows_a_row_a_stage_and_keeps_failures() -> None:
     assert "fold1 train | failed (exit 2): no data" in stream.getvalue()
 
 
+def test_a_long_wait_leaves_the_other_columns_readable() -> None:
+    stream = Terminal()
+    display = LiveDisplay(Console(file=stream, width=80, force_terminal=True))
+    display.started("fold0 train", ago_s=100)
+    display.line("fold0 train", STEP)
+    display.waiting("fold1 train", "Unschedulable: " + "0/1 nodes are available " * 9)
+    display.ended("prepare", "done", took_s=42)
+    display.close()
+    shown = stream.getvalue()
+    assert "fold0 train  running  1200/25000 (4 %)  wr=0.561 sps=9.5 eta=41m  100 s" in shown
+    assert "…" in shown.rpartition("fold1 train")[2]
+    assert "42 s" in shown
+
+
+def test_plain_lines_say_what_a_stage_waits_for_and_since_when_it_runs() -> None:
+    stream = io.StringIO()
+    display = PlainDisplay(stream)
+    display.waiting("fold1 train", "no GPU")
+    display.started("fold0 train", ago_s=61.2)
+    assert stream.getvalue() == "fold1 train | waiting: no GPU\nfold0 train | started 61 s ago\n"
+
+
 def test_live_only_where_both_streams_are_terminals() -> None:
     assert isinstance(display_for(Terminal(), io.StringIO()), PlainDisplay)
     assert isinstance(display_for(io.StringIO(), Terminal()), PlainDisplay)
