@@ -31,6 +31,7 @@ from pipelines.settings import ChartValues
 from trainer.errors import InputError
 
 CHECKS: list[Check] = [
+    *namespace.FIRST,
     *access.CHECKS,
     *argo.CHECKS,
     *controller.CHECKS,

@@ -135,8 +135,9 @@ def _is_api(port: Body) -> bool:
     return any(first <= number <= (port.get("endPort") or first) for number in API_PORTS)
 
 
+# Told with the connection: without a namespace, little else can be there.
+FIRST = [Check("connection", "namespace", present)]
 CHECKS = [
-    Check("namespace", "namespace", present),
     Check("namespace", "references", references),
     Check("namespace", "quota", quotas),
     Check("namespace", "network-policy", network),

@@ -89,6 +89,12 @@ def schema(cluster: Cluster) -> Iterator[Result]:
     """Every field of the template is known to the cluster's schema: others vanish without a word."""
     body = cluster.get(SCHEMAS)
     kind = ((body.get("components") or {}).get("schemas") or {}).get(SCHEMA) or {}
+    if not kind:
+        yield warning(
+            "the cluster does not tell the schema of Argo's kinds",
+            "try again in a moment, or install its CRDs",
+        )
+        return
     spec = (kind.get("properties") or {}).get("spec") or {}
     if "properties" not in spec:
         yield ok(

@@ -114,6 +114,12 @@ def test_a_full_schema_that_knows_every_field_is_ok() -> None:
     assert "knows every field" in only(look(schema, healthy()), "ok")
 
 
+def test_no_schema_of_argos_kinds_is_a_warning() -> None:
+    reader = healthy()
+    reader.objects[SCHEMAS] = {"components": {"schemas": {}}}
+    assert "does not tell the schema" in only(look(schema, reader), "warning")
+
+
 def test_a_minimal_schema_is_told() -> None:
     reader = healthy()
     reader.objects[SCHEMAS]["components"]["schemas"]["io.argoproj.v1alpha1.WorkflowTemplate"] = {
