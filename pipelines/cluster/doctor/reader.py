@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ARGO = "/apis/argoproj.io/v1alpha1/namespaces/"
 # Only name, labels and annotations: the content of a Secret never leaves the server.
-METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 # Shorter than for other commands: a check that waits says less than one that gives up.
 ANSWER_S = 5.0
 
@@ -46,7 +46,7 @@ class ApiReader:
     def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Body:
         verb, resource, name = what_is_read(path)
         call = Call("GET", _parts(path), verb, resource, self._namespace, name, query=dict(params or {}))
-        accept = METADATA if metadata_only else "application/json"
+        accept = METADATA.format("List" if verb == "list" else "") if metadata_only else "application/json"
         return self._asked(call, None, accept)
 
     def review(self, path: str, body: Body) -> Body:

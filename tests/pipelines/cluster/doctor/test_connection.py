@@ -159,7 +159,9 @@ def test_only_the_metadata_of_a_secret_is_asked_for(server: Any, tmp_path: Path)
     assert isinstance(reader, ApiReader)
     server.reader.objects["/api/v1/namespaces/argo/secrets/s"] = {"metadata": {"name": "s"}}
     reader.get("/api/v1/namespaces/argo/secrets/s", metadata_only=True)
-    assert "as=PartialObjectMetadata" in server.seen[-1][2]
+    assert "as=PartialObjectMetadata;" in server.seen[-1][2]
+    reader.get("/api/v1/namespaces/argo/secrets", metadata_only=True)
+    assert "as=PartialObjectMetadataList;" in server.seen[-1][2]
     reader.get("/api/v1/nodes", {"limit": "500"})
     assert server.seen[-1][1] == "limit=500"
 
