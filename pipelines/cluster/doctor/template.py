@@ -12,6 +12,7 @@ from pipelines.settings import RunParameters, parameter_name
 SCHEMAS = "/openapi/v3/apis/argoproj.io/v1alpha1"
 SCHEMA = "io.argoproj.v1alpha1.WorkflowTemplate"
 SHOWN = 3
+EMPTY: tuple[Any, ...] = (None, "", {}, [])
 Place = tuple[str, ...]
 
 
@@ -117,15 +118,21 @@ def schema(cluster: Cluster) -> Iterator[Result]:
 
 
 def differences(theirs: Any, ours: Any, place: Place = ("spec",)) -> Iterator[str]:
-    """Places where two documents differ, each as `place: installed A, this code B`; names order lists."""
+    """Places where two documents differ, each as `place is A, this code makes B`.
+
+    Lists of named things are compared by name. Empty and absent are the same: an Argo server writes `""` and
+    `{}` for what is not set.
+    """
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in sorted(set(theirs) | set(ours)):
-            if key not in theirs:
-                yield f"{_dotted((*place, key))} is missing"
-            elif key not in ours:
-                yield f"{_dotted((*place, key))} is extra"
+            here = (*place, str(key))
+            if theirs.get(key) in EMPTY or ours.get(key) in EMPTY:
+                if theirs.get(key) not in EMPTY:
+                    yield f"{_dotted(here)} is extra"
+                elif ours.get(key) not in EMPTY:
+                    yield f"{_dotted(here)} is missing"
             else:
-                yield from differences(theirs[key], ours[key], (*place, key))
+                yield from differences(theirs[key], ours[key], here)
     elif isinstance(theirs, list) and isinstance(ours, list):
         if _named(theirs) and _named(ours):
             yield from differences(_by_name(theirs), _by_name(ours), place)

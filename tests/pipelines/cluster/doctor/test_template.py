@@ -79,6 +79,19 @@ def test_lists_without_names_are_compared_in_order() -> None:
     assert list(differences([{"name": "a"}, {"name": "b"}], [{"name": "b"}, {"name": "a"}], ("x",))) == []
 
 
+def test_what_an_argo_server_writes_for_nothing_is_no_difference() -> None:
+    reader = healthy()
+    stage(reader, "train")["container"]["name"] = ""
+    stage(reader, "evaluate")["outputs"] = {}
+    reader.objects[TEMPLATE]["spec"]["hooks"] = None
+    assert only(look(current, reader), "ok")
+
+
+def test_zero_and_false_are_not_empty() -> None:
+    assert list(differences({"a": 0, "b": False}, {}, ("x",))) == ["x.a is extra", "x.b is extra"]
+    assert list(differences({}, {"a": 0, "b": [1]}, ("x",))) == ["x.a is missing", "x.b is missing"]
+
+
 def test_the_parameters_of_this_version_are_ok() -> None:
     assert "parameters are those of this version" in only(look(parameters, healthy()), "ok")
 
