@@ -21,7 +21,7 @@ BENCH ?=
 
 .PHONY: help
 help: ## List the targets.
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: install
 install: $(READY) ## Create .venv from the lock files (every other target does it too).
@@ -45,6 +45,12 @@ test: $(READY) ## Run the fast suite with coverage: what CI runs.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not gpu and not cluster and not slow" \
 		--cov=trainer --cov=pipelines --cov-report=term $(TESTS)
 
+# The tool starts a one-node Kubernetes with Argo (README beside it); a cluster that is up already is used.
+CLUSTER_TESTS ?=
+.PHONY: cluster-test
+cluster-test: $(READY) ## Run the plan and its faults on a real Kubernetes with Argo (root; up to half an hour).
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -m cluster -v tests/cluster $(CLUSTER_TESTS)
+
 .PHONY: lint
 lint: $(READY) ## Check style, types, import directions and the workflow, offline: what CI runs.
 	$(BIN)/ruff check .
@@ -52,6 +58,17 @@ lint: $(READY) ## Check style, types, import directions and the workflow, offlin
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/walkforward lint
+	$(BIN)/python -m pipelines.chart --check
+
+.PHONY: chart
+chart: $(READY) ## Rewrite what code generates of the Helm chart: template, values, schema.
+	$(BIN)/python -m pipelines.chart
+
+# Another base or no compiler: `make image IMAGE="--build-arg BASE_IMAGE=... --archive image.tar"`.
+IMAGE ?=
+.PHONY: image
+image: ## Build the image of this commit with buildah.
+	images/build $(IMAGE)
 
 .PHONY: format
 format: $(READY) ## Rewrite the code in the project's style.

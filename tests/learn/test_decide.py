@@ -55,6 +55,20 @@ def test_json_is_the_summary_and_nothing_else(judged: Judged) -> None:
     assert json.loads(stream.getvalue()) == json.loads((judged[1] / SUMMARY_FILE).read_text())
 
 
+def test_a_verdict_that_is_no_pass_leaves_its_reason_where_an_orchestrator_looks(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("trainer.learn.decide.termination_message", said.append)
+    decide(judged[1], io.StringIO())
+    assert said == [], "a pass needs no reason"
+    (fold_dir(judged[1], 1) / METRICS_FILE).unlink()
+    decide(judged[1], io.StringIO())
+    assert len(said) == 1
+    assert said[0].startswith("verdict: FAIL, exit code 3:")
+    assert said[0].endswith("; fold 1: missing, it was not evaluated")
+
+
 def missing(run_dir: Path) -> list[int]:
     """Folds that the summary calls missing; the verdict must have failed."""
     code = decide(run_dir, io.StringIO())

@@ -1,5 +1,6 @@
 """The rendered YAML against the goldens, and what the goldens must say."""
 
+import json
 import re
 from typing import Any
 
@@ -171,3 +172,61 @@ def test_values_reach_the_template() -> None:
 
 def test_the_whole_template_is_far_below_argos_megabyte() -> None:
     assert len(render(ChartValues())) < 100_000
+
+
+def test_the_verdict_and_its_report_are_outputs_also_of_a_gate_that_rejects(
+    templates: dict[str, Any],
+) -> None:
+    outputs = templates["gate"]["outputs"]
+    files = {item["name"]: item["valueFrom"]["path"].rpartition("/")[2] for item in outputs["parameters"]}
+    assert files == {"summary": "summary.json", "report": "report.txt", "report-html": "report.html"}
+    # A gate that broke has no files: without a default Argo would call that the error.
+    assert all(item["valueFrom"]["default"] == "" for item in outputs["parameters"])
+
+
+def test_the_report_is_an_artifact_only_where_there_is_a_repository(templates: dict[str, Any]) -> None:
+    assert "artifacts" not in templates["gate"]["outputs"]
+    spec = yaml.safe_load(render(ChartValues(artifact_repository=True)))["spec"]
+    gate = next(template for template in spec["templates"] if template["name"] == "gate")
+    (artifact,) = gate["outputs"]["artifacts"]
+    assert artifact["name"].endswith(".html")
+    assert artifact["archive"] == {"none": {}}
+    assert artifact["optional"] is True
+
+
+def test_the_exit_handler_is_told_how_the_run_ended(spec: dict[str, Any], templates: dict[str, Any]) -> None:
+    assert spec["onExit"] == "finish"
+    words = templates["finish"]["container"]["args"]
+    assert words[words.index("--status") + 1] == "{{workflow.status}}"
+    assert words[words.index("--failures") + 1] == "{{workflow.failures}}"
+    assert "hooks" not in spec
+
+
+def test_the_token_is_mounted_into_argos_containers_alone(
+    spec: dict[str, Any], templates: dict[str, Any]
+) -> None:
+    patch = json.loads(spec["podSpecPatch"])
+    assert patch["automountServiceAccountToken"] is False
+    (volume,) = patch["volumes"]
+    holders = [*patch["containers"], *patch["initContainers"]]
+    assert [one["name"] for one in holders] == ["wait", "init"]
+    assert all(volume["name"] in {mount["name"] for mount in one["volumeMounts"]} for one in holders)
+    stages = [template["container"] for template in templates.values() if "container" in template]
+    assert volume["name"] not in {mount["name"] for one in stages for mount in one["volumeMounts"]}
+
+
+def test_what_was_given_is_sent_though_it_equals_our_default() -> None:
+    body = yaml.safe_load(render(ChartValues(), parameters_of(["folds=3"])))
+    assert body["spec"]["arguments"]["parameters"] == [{"name": "folds", "value": "3"}]
+
+
+def test_another_preset_brings_its_own_sizes_unless_they_are_given() -> None:
+    body = yaml.safe_load(render(ChartValues(), parameters_of(["preset=demo", "n-steps=20"])))
+    sent = {item["name"]: item["value"] for item in body["spec"]["arguments"]["parameters"]}
+    assert sent == {
+        "preset": "demo",
+        "n-steps": "20",
+        "n-backtests": "64",
+        "per-capacity": "16384",
+        "checkpoint-every": "100",
+    }

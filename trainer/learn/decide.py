@@ -11,9 +11,10 @@ from trainer.errors import InputError
 from trainer.learn.gate import judge
 from trainer.learn.markers import Marker, read_marker, write_marker
 from trainer.learn.metrics import FoldMetrics
+from trainer.learn.progress import termination_message
 from trainer.learn.report import write_reports
 from trainer.learn.run import METRICS_FILE, RUN_FILE, Run, fold_dir
-from trainer.learn.verdict import Summary, verdict_table, write_summary
+from trainer.learn.verdict import Summary, verdict_line, verdict_table, write_summary
 
 SUMMARY_FILE = "summary.json"
 
@@ -53,6 +54,9 @@ def decide(run_dir: Path, stream: TextIO, *, as_json: bool = False) -> int:
     else:
         Console(file=stream).print(table)
         stream.write(f"summary: {path}\n")
+    if verdict.exit_code:
+        # An orchestrator shows why this container ended; without words it would show the end of the table.
+        termination_message("; ".join([verdict_line(verdict), *map(str, verdict.reasons)]))
     return int(verdict.exit_code)
 
 
