@@ -105,10 +105,10 @@ class Namespace:
         )  # fmt: skip
 
     def submit(self, *words: str) -> str:
-        """Submits a small run of the planted market; the workflow's name."""
-        done = self.command("submit", "-o", "name", *words)
+        """Submits a run with the image of this code; the workflow's name."""
+        done = self.command("submit", "-o", "name", "--git-branch", "dev", *words)
         assert done.returncode == 0, done.stderr
-        return done.stdout.strip().removeprefix("workflow.argoproj.io/")
+        return done.stdout.strip()
 
     def workflow(self, name: str) -> dict[str, Any]:
         """The Workflow as stored."""

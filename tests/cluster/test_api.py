@@ -107,7 +107,7 @@ def connected(
     secret = token(place, account)
     if way == "argo-server":
         monkeypatch.setenv("ARGO_TOKEN", secret)
-        return connect(ConnectionOptions(namespace=NAME, argo_server=argo_server, secure=False))
+        return connect(ConnectionOptions(namespace=NAME, argo_server=argo_server, insecure=True))
     body = yaml.safe_load(Path(place.env["KUBECONFIG"]).read_text())
     body["users"] = [{"name": user["name"], "user": {"token": secret}} for user in body["users"]]
     file = tmp_path / "kubeconfig"
@@ -241,7 +241,7 @@ def test_a_token_that_nobody_issued_is_refused_and_not_shown(
 ) -> None:
     claims = base64.urlsafe_b64encode(b'{"exp": 1}').decode().rstrip("=")
     monkeypatch.setenv("ARGO_TOKEN", f"e30.{claims}.secretsignature")
-    api = connect(ConnectionOptions(namespace=NAME, argo_server=argo_server, secure=False))
+    api = connect(ConnectionOptions(namespace=NAME, argo_server=argo_server, insecure=True))
     with pytest.raises(DeniedError) as said:
         api.workflows()
     assert "renew the credentials of ARGO_TOKEN" in str(said.value)
