@@ -28,7 +28,7 @@ FALSE_WORDS = ("", "0", "f", "false", "no")
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Options that every cluster command takes; None where not given."""
+    """Options that every cluster command takes; None or False where not given."""
 
     namespace: Annotated[
         str | None, Arg(short="-n", long=True, group=GROUP, help="Namespace of the workflows.")
@@ -39,13 +39,13 @@ class ConnectionOptions:
         str | None,
         Arg(short="-s", long=True, group=GROUP, help="host:port of an Argo server to ask instead."),
     ] = None
-    secure: Annotated[
-        bool | None, Arg(long="--secure/--insecure", group=GROUP, help="Whether the Argo server speaks TLS.")
-    ] = None
+    secure: Annotated[bool, Arg(long=True, group=GROUP, help="The Argo server speaks TLS (the default).")] = (
+        False
+    )
+    insecure: Annotated[bool, Arg(long=True, group=GROUP, help="The Argo server speaks plain HTTP.")] = False
     insecure_skip_verify: Annotated[
-        bool | None,
-        Arg(short="-k", long=True, group=GROUP, help="Do not check the Argo server's certificate."),
-    ] = None
+        bool, Arg(short="-k", long=True, group=GROUP, help="Do not check the Argo server's certificate.")
+    ] = False
 
 
 def repeated(options: ConnectionOptions) -> str:
@@ -54,7 +54,8 @@ def repeated(options: ConnectionOptions) -> str:
         *(("--kubeconfig", str(options.kubeconfig)) if options.kubeconfig else ()),
         *(("--context", options.context) if options.context else ()),
         *(("--argo-server", options.argo_server) if options.argo_server else ()),
-        *(() if options.secure is None else ("--secure" if options.secure else "--insecure",)),
+        *(("--secure",) if options.secure else ()),
+        *(("--insecure",) if options.insecure else ()),
         *(("--insecure-skip-verify",) if options.insecure_skip_verify else ()),
     ]
     return "".join(f" {shlex.quote(word)}" for word in words)
@@ -127,10 +128,10 @@ def _server(options: ConnectionOptions, env: Mapping[str, str]) -> Server | None
     if not colon or not name or not port.isdecimal() or "/" in host or "@" in host:
         do = "write host:port; --insecure for plain HTTP, ARGO_BASE_HREF for a path"
         raise InputError("not the address of an Argo server", where=source, do=do)
-    secure = options.secure if options.secure is not None else _flag(env, "ARGO_SECURE", True)
-    skip = options.insecure_skip_verify
-    if skip is None:
-        skip = _flag(env, "ARGO_INSECURE_SKIP_VERIFY", False)
+    if options.secure and options.insecure:
+        raise InputError("--secure and --insecure are both given", where="options", do="give one of them")
+    secure = options.secure or (not options.insecure and _flag(env, "ARGO_SECURE", True))
+    skip = options.insecure_skip_verify or _flag(env, "ARGO_INSECURE_SKIP_VERIFY", False)
     return Server(host, env.get("ARGO_BASE_HREF", ""), secure, not skip)
 
 

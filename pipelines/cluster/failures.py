@@ -95,9 +95,8 @@ def _reason(error: Exception) -> str:
 def _tls_failure(error: Exception, origin: Origin) -> InputError:
     text = str(error)
     if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
-        return InputError(
-            "the server does not speak TLS", where=origin.address, do="use --insecure or ARGO_SECURE=false"
-        )
+        do = "use --insecure or ARGO_SECURE=false" if origin.argo_server else f"correct {origin.credentials}"
+        return InputError("the server does not speak TLS", where=origin.address, do=do)
     verify = re.search(r"certificate verify failed: ([^(\]]+)", text)
     if verify:
         do = (

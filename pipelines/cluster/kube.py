@@ -12,7 +12,9 @@ VERSION = "v1alpha1"
 # The API server ends a watch after so long; whoever follows asks again and sees what was missed.
 WATCH_S = 60
 MARGIN_S = 15
-TEMPLATE_ABSENT = "install it: walkforward render | kubectl apply -n {namespace} -f -"
+TEMPLATE_ABSENT = (
+    "check --template and --namespace, or install it: walkforward render | kubectl apply -n {namespace} -f -"
+)
 
 
 class KubeApi:

@@ -1,9 +1,12 @@
 """Flag over environment over kubeconfig over the pod's account; what cannot be used is one line."""
 
 from pathlib import Path
+from typing import Any
 
+import cappa
 import pytest
 
+from pipelines.cli import Walkforward
 from pipelines.cluster.connection import ConnectionOptions, Server, repeated, resolve, transport_to
 from trainer.errors import InputError
 
@@ -39,10 +42,9 @@ def test_a_flag_beats_the_environment() -> None:
         context="dev",
         argo_server="other:1",
         secure=True,
-        insecure_skip_verify=False,
     )
     target = resolve(options, ENVIRONMENT)
-    assert target.server == Server("other:1", "/argo/", secure=True, verify=True)
+    assert target.server == Server("other:1", "/argo/", secure=True, verify=False)
     assert (target.namespace, target.namespace_from) == ("flag", "--namespace")
     assert (target.kubeconfig, target.given, target.context) == (("/c",), True, "dev")
 
@@ -50,6 +52,29 @@ def test_a_flag_beats_the_environment() -> None:
 def test_an_argo_server_speaks_tls_and_is_checked_unless_told_otherwise() -> None:
     server = resolve(ConnectionOptions(argo_server="x:1"), {}).server
     assert server == Server("x:1", "", secure=True, verify=True)
+
+
+def test_plain_http_and_tls_at_once_are_refused() -> None:
+    with pytest.raises(InputError, match="--secure and --insecure are both given; give one of them"):
+        resolve(ConnectionOptions(argo_server="x:1", secure=True, insecure=True), {})
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], ConnectionOptions()),
+        (
+            ["-n", "a", "-s", "x:1", "-k"],
+            ConnectionOptions("a", None, None, "x:1", insecure_skip_verify=True),
+        ),
+        (["--insecure"], ConnectionOptions(insecure=True)),
+        (["--secure"], ConnectionOptions(secure=True)),
+        (["--kubeconfig", "/c", "--context", "dev"], ConnectionOptions(kubeconfig=Path("/c"), context="dev")),
+    ],
+)
+def test_the_flags_as_they_are_typed(words: list[str], options: ConnectionOptions) -> None:
+    parsed: Any = cappa.parse(Walkforward, argv=["stop", "run", *words], completion=False)
+    assert parsed.command.connection == options
 
 
 def test_a_target_does_not_print_its_token() -> None:
@@ -86,7 +111,7 @@ def test_files_of_kubeconfig_that_do_not_exist_are_passed_over(tmp_path: Path) -
 def test_given_flags_can_be_typed_again() -> None:
     assert repeated(ConnectionOptions(namespace="n")) == ""
     options = ConnectionOptions(
-        kubeconfig=Path("/my files/c"), context="dev", argo_server="x:1", secure=False
+        kubeconfig=Path("/my files/c"), context="dev", argo_server="x:1", insecure=True
     )
     assert repeated(options) == " --kubeconfig '/my files/c' --context dev --argo-server x:1 --insecure"
     assert repeated(ConnectionOptions(insecure_skip_verify=True)) == " --insecure-skip-verify"

@@ -173,7 +173,7 @@ def test_argo_token_is_sent_to_an_argo_server_and_the_context_gives_the_namespac
         "KUBECONFIG", str(written(tmp_path / "c", config(namespace="trading", user={"token": "k"})))
     )
     with serving(OK) as server:
-        asked = ConnectionOptions(argo_server=server.host, secure=False)
+        asked = ConnectionOptions(argo_server=server.host, insecure=True)
         for token, sent in (("v2:abc", "Bearer v2:abc"), ("Bearer abc", "Bearer abc"), ("", "Bearer k")):
             monkeypatch.setenv("ARGO_TOKEN", token)
             api = connect(asked)
@@ -187,11 +187,11 @@ def test_a_proxy_of_the_environment_is_used_for_an_argo_server(monkeypatch: pyte
     with serving(OK) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", "elsewhere.example")
-        api = connect(ConnectionOptions(argo_server="argo.invalid:2746", secure=False, namespace="n"))
+        api = connect(ConnectionOptions(argo_server="argo.invalid:2746", insecure=True, namespace="n"))
         api.workflows()
         assert proxy.requests[-1].headers["host"] == "argo.invalid:2746"
         monkeypatch.setenv("no_proxy", "argo.invalid")
-        api = connect(ConnectionOptions(argo_server="argo.invalid:2746", secure=False, namespace="n"))
+        api = connect(ConnectionOptions(argo_server="argo.invalid:2746", insecure=True, namespace="n"))
         with pytest.raises(UnreachableError, match="the host name is unknown"):
             api.workflows()
 

@@ -126,7 +126,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def argo(host: str, *, secure: bool = True, skip: bool = False) -> Transport:
-    options = ConnectionOptions(argo_server=host, secure=secure, insecure_skip_verify=skip)
+    options = ConnectionOptions(argo_server=host, insecure=not secure, insecure_skip_verify=skip)
     return transport_to(resolve(options, {"ARGO_TOKEN": "secret", "ARGO_NAMESPACE": "n"}))[0]
 
 

@@ -167,7 +167,7 @@ def test_watch_ends_with_the_verdict(
 ) -> None:
     followed = []
 
-    def follow(api: Any, name: str, stdout: Any, stderr: Any) -> int:
+    def follow(api: Any, name: str, stdout: Any, stderr: Any, *, flags: str) -> int:
         followed.append(name)
         return code
 

@@ -178,7 +178,7 @@ def argo_server(server: Any, monkeypatch: pytest.MonkeyPatch) -> ConnectionOptio
         "/api/v1/workflows/argo": {"items": []},
     }
     monkeypatch.setenv("ARGO_TOKEN", SECRET)
-    return ConnectionOptions(argo_server=f"127.0.0.1:{server.server_port}", secure=False, namespace="argo")
+    return ConnectionOptions(argo_server=f"127.0.0.1:{server.server_port}", insecure=True, namespace="argo")
 
 
 def test_an_argo_server_shows_the_template_and_one_line_says_what_is_hidden(
