@@ -94,7 +94,7 @@ def controller(cluster: Cluster) -> Iterator[Result]:
     taken, waiting = _work(cluster)
     if waiting:
         yield error(
-            f"workflow {waiting.name} was created {waiting.age_s:.0f} s ago and no controller has taken it",
+            f"workflow {waiting.name} was made {span(waiting.age_s)} ago and no controller has taken it",
             "ask who runs Argo whether its workflow controller is up and watches this namespace",
         )
     if ready := [each for each in here if each.ready]:
@@ -121,7 +121,7 @@ def _by_work(taken: Work | None) -> Result:
     do = "submit and see: a live controller takes a workflow in seconds"
     if taken is None:
         return warning("no workflow controller can be seen from here, nor a workflow that one took", do)
-    told = f"{taken.name}, {taken.phase}, made {taken.age_s / 3600:.1f} h ago"
+    told = f"{taken.name}, {taken.phase}, made {span(taken.age_s)} ago"
     if taken.age_s < RECENT_S:
         return ok(f"a workflow controller took {told}")
     return warning(f"no workflow controller can be seen from here; the last workflow it took: {told}", do)
@@ -174,6 +174,14 @@ def _work(cluster: Cluster) -> tuple[Work | None, Work | None]:
     taken = next((each for each in found if each.phase), None)
     newer = [each for each in found if taken is None or each.age_s < taken.age_s]
     return taken, next((each for each in newer if not each.phase and each.age_s > TAKEN_S), None)
+
+
+def span(seconds: float) -> str:
+    """`40 s`, `3 min`, `5 h`, `4 days`: whole units, the largest of which there are two at least."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _age_s(time: str) -> float:

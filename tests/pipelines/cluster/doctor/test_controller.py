@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.cluster.doctor.controller import controller, settings
+from pipelines.cluster.doctor.controller import controller, settings, span
 from tests.pipelines.cluster.doctor.fakes import (
     NAMESPACE,
     OWN,
@@ -106,7 +106,9 @@ def test_an_old_lease_shows_nothing() -> None:
 
 def test_a_workflow_that_nobody_takes_is_an_error_even_when_no_controller_can_be_seen() -> None:
     reader = with_workflow(unseen(), "lonely", 300)
-    assert "workflow lonely was created 30" in only(look(controller, reader), "error")
+    assert "workflow lonely was made 5 min ago and no controller has taken it" in only(
+        look(controller, reader), "error"
+    )
 
 
 def test_a_workflow_just_created_is_no_evidence() -> None:
@@ -116,7 +118,7 @@ def test_a_workflow_just_created_is_no_evidence() -> None:
 
 def test_a_workflow_taken_before_is_told() -> None:
     reader = with_workflow(unseen(), "old", 7200, "Succeeded")
-    assert "the last workflow it took: old, Succeeded, made 2.0 h ago" in only(
+    assert "the last workflow it took: old, Succeeded, made 2 h ago" in only(
         look(controller, reader), "warning"
     )
 
@@ -135,6 +137,14 @@ def test_workflows_are_asked_for_without_their_status_which_may_be_large() -> No
 def test_an_old_untaken_workflow_does_not_count_when_a_newer_one_was_taken() -> None:
     reader = with_workflow(with_workflow(unseen(), "suspended", 9000), "done", 100, "Running")
     assert texts(look(controller, reader), "error") == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(5, "5 s"), (119, "119 s"), (121, "2 min"), (7199, "119 min"), (7201, "2 h"), (200_000, "2 days")],
+)
+def test_spans_are_told_in_whole_units(seconds: float, text: str) -> None:
+    assert span(seconds) == text
 
 
 def test_settings_without_instance_are_ok() -> None:
