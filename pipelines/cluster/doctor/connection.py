@@ -31,11 +31,13 @@ class Connection:
 
     def credentials(self) -> Iterator[Result]:
         """Where the credentials come from, and that only their owner can read them."""
+        from pipelines.cluster.kubeconfig import files_of
+
         origin = self.transport.origin
         yield ok(f"credentials of {origin.credentials or 'nobody'}")
         yield ok(f"namespace {self.namespace} ({self._namespace_from()})")
-        for file in self.target.kubeconfig:
-            yield from file_mode(Path(file).expanduser())
+        for file in files_of(self.target):
+            yield from file_mode(Path(file))
 
     def _namespace_from(self) -> str:
         if self.target.namespace_from:

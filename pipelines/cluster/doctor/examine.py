@@ -85,14 +85,12 @@ def examine(options: ConnectionOptions, asked: Asked, *, raising: bool = False) 
         Job("connection", "server", connection.server, vital=True),
         Job("connection", "clock", connection.clock),
     ]
-    answered = True
     for finding in _run(jobs, CONNECT_S, raising):
-        answered = answered and not (finding.check == "server" and finding.result.level is Level.ERROR)
-        if answered or finding.check != "clock":
-            yield finding
-    if answered:
-        cluster = Cluster(connection.reader, connection.namespace, asked, rendered)
-        yield from examine_cluster(cluster, raising=raising)
+        yield finding
+        if finding.check == "server" and finding.result.level is Level.ERROR:
+            return
+    cluster = Cluster(connection.reader, connection.namespace, asked, rendered)
+    yield from examine_cluster(cluster, raising=raising)
 
 
 def examine_cluster(

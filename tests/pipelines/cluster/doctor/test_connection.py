@@ -1,7 +1,9 @@
 """Server, clock and kubeconfig, over a real socket where something is asked."""
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -137,6 +139,31 @@ def test_a_server_that_is_not_there_ends_it_with_one_error(tmp_path: Path) -> No
     assert "cannot connect: connection refused" in error.what
     assert error.do
     assert found[-1].check == "server"
+
+
+def test_a_server_that_never_answers_ends_it_in_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.cluster.doctor.reader.ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        found = examined(kubeconfig(tmp_path, silent.getsockname()[1]))
+        assert time.monotonic() - started < 5.0
+    (error,) = [each.result for each in found if each.result.level is Level.ERROR]
+    assert "no answer in time" in error.what
+
+
+def test_the_usual_kubeconfig_is_looked_at_too(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = kubeconfig(tmp_path, server.server_port).kubeconfig
+    assert file is not None
+    (tmp_path / ".kube").mkdir()
+    file.rename(tmp_path / ".kube" / "config").chmod(0o644)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    told = [result.what for result in Connection(ConnectionOptions()).credentials()]
+    assert told[-1] == f"{tmp_path}/.kube/config can be read by other users of this machine"
 
 
 def test_a_kubeconfig_that_is_not_there_is_an_error(tmp_path: Path) -> None:
