@@ -45,9 +45,10 @@ class Shown:
 
 
 def as_text(body: Body, output: str) -> str:
-    """The object as `name`, `yaml` or `json`."""
+    """The object as `name`, `yaml` or `json`, without the server's notes on who set which field."""
+    metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+    body = {**body, "metadata": metadata}
     if output == "name":
-        metadata = body["metadata"]
         return f"{metadata.get('name') or metadata['generateName']}\n"
     if output == "json":
         return json.dumps(body, indent=2) + "\n"

@@ -9,7 +9,7 @@ import yaml
 
 from pipelines.cluster.api import AbsentError, DeniedError
 from pipelines.cluster.submission import Submission
-from pipelines.cluster.submit import Shown, dry_run, retry, stop, submit
+from pipelines.cluster.submit import Shown, as_text, dry_run, retry, stop, submit
 from tests.pipelines.cluster.memory_api import TEMPLATE, MemoryApi, submitted
 from trainer.errors import BusyError, ExitCode, InputError
 
@@ -58,6 +58,12 @@ def test_the_result_for_a_script_is_the_object_alone(output: str, parse: Any) ->
     api, shown = MemoryApi(), screen(output)
     name = submit(api, PLANTED, shown)
     assert parse(read(shown)[0]) == api.workflow(name)
+
+
+def test_who_set_which_field_is_left_out() -> None:
+    body = {"metadata": {"name": "wf", "managedFields": [{"manager": "walkforward"}]}}
+    assert json.loads(as_text(body, "json")) == {"metadata": {"name": "wf"}}
+    assert "managedFields" in body["metadata"]
 
 
 def test_the_name_alone() -> None:
