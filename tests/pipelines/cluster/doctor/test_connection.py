@@ -62,9 +62,15 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as the checks open."""
+
+    request_queue_size = 128
+
+
 @contextmanager
 def serving(reader: FakeReader) -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server: Any = Server(("127.0.0.1", 0), Handler)
     server.reader, server.seen, server.posted, server.denied = reader, [], [], set()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
