@@ -12,6 +12,7 @@ from typing import Literal, TextIO
 from pipelines.cluster.api import WorkflowApi
 from pipelines.cluster.following import Follower, PodLine, Source
 from pipelines.cluster.merging import SECOND_NS, LogLine, merged
+from pipelines.cluster.nodes import EXECUTOR_LINE
 from pipelines.cluster.podlogs import PodLog
 from pipelines.cluster.runs import workflow_run
 from pipelines.cluster.snapshots import Alarm, Sleep
@@ -126,7 +127,9 @@ def _history(
     parts = []
     for source in sources:
         log = logs[source.attempt.pod]
-        lines: Iterable[LogLine] = (line for line in log.read(alarm, sleep) if line.ns >= since_ns)
+        lines: Iterable[LogLine] = (
+            line for line in log.read(alarm, sleep) if line.ns >= since_ns and _own(line)
+        )
         began_ns = int(source.attempt.started.timestamp()) * SECOND_NS if source.attempt.started else 0
         parts.append(
             (source.label, began_ns, iter(lines if options.tail is None else _last(lines, options.tail)))
@@ -169,6 +172,8 @@ def _follow(
     now = run
     for event in Follower(api, run.name, select, logs, sleep).events():
         if isinstance(event, PodLine):
+            if not _own(event.line):
+                continue
             printer.line(event.source.label, event.line)
             printer.flush()
         elif isinstance(event, WorkflowRun):
@@ -178,6 +183,11 @@ def _follow(
         else:
             printer.remark("", event.text)
     printer.remark(now.name, f"ended: {now.phase}" + (f", {now.message}" if now.message else ""))
+
+
+def _own(line: LogLine) -> bool:
+    """Whether the stage wrote it, not Argo's executor beside it."""
+    return not EXECUTOR_LINE.search(line.text)
 
 
 def _explained(run: WorkflowRun, stage: StageRun, why: str) -> str:

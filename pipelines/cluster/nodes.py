@@ -19,6 +19,12 @@ Node = Mapping[str, Any]
 # Kubernetes names have 253 characters at most; Argo keeps 10 for the number and one for the dash.
 PREFIX_LENGTH = 253 - 10 - 1
 LOCK = re.compile(r"Waiting for (?P<lock>\S+/(?P<kind>Mutex|ConfigMap|Database)/(?P<name>\S+)) lock")
+# What Argo says of a container that failed, and behind it the container's last words.
+CONTAINER_END = re.compile(r"(?P<head>[\w-]+: \w+ \(exit code \d+\))(?:: (?P<words>.*))?", re.DOTALL)
+# Lines that Argo's executor adds to the container's output (and so to its last words).
+EXECUTOR_LINE = re.compile(
+    r"^time=\S+ level=\w+ msg=.* argo=true\b|^\{.*\"argo\":\s*true\b|^Error: exit status \d+$"
+)
 LOCK_STATUS = re.compile(r"Lock status: (?P<free>-?\d+)/(?P<limit>\d+)")
 
 
@@ -104,6 +110,21 @@ def values(listed: Any) -> dict[str, str]:
 def one_line(text: Any) -> str:
     """The text without line breaks and repeated blanks; empty for None."""
     return " ".join(str(text or "").split())
+
+
+def reason(message: Any) -> str:
+    """A node's message as one line: of a container's last words the last line that is its own.
+
+    Without a message of the container itself they are the end of its log: of a traceback, the exception; of
+    a killed trainer, the step that it had reached.
+    """
+    text = str(message or "")
+    found = CONTAINER_END.fullmatch(text.strip())
+    if found is None:
+        return one_line(text)
+    lines = [one_line(line) for line in (found["words"] or "").splitlines()]
+    own = [line for line in lines if line and not EXECUTOR_LINE.search(line)]
+    return found["head"] + (f": {own[-1]}" if own else "")
 
 
 def moment(text: Any) -> datetime | None:

@@ -13,6 +13,7 @@ PATIENT_TRIES = 12
 QUIET_PAUSE_S = 5.0
 # A stream that lasted so long was connected: its end is no second failure in a row.
 CONNECTED_S = 20.0
+NEVER_STARTED = "no log: its main container did not start"
 
 
 class PodLog:
@@ -42,7 +43,7 @@ class PodLog:
                     outage.failed(error)
             except InputError as error:
                 outage.passed()
-                self.gone = str(error)
+                self.gone = NEVER_STARTED if "is waiting to start" in error.what else str(error)
 
     def follow(self, ended: Callable[[], bool], alarm: Alarm, sleep: Sleep = time.sleep) -> Iterator[LogLine]:
         """Lines as they come, until the pod has ended and its last line was read.

@@ -21,6 +21,7 @@ from pipelines.cluster.nodes import (
     one_line,
     parameters,
     pod_name,
+    reason,
     values,
 )
 from pipelines.cluster.stages import ENDED, Attempt, StageRun, WorkflowRun
@@ -118,7 +119,7 @@ class _Reader:
             started=moment(node.get("startedAt")),
             finished=moment(node.get("finishedAt")),
             exit_code=int(code) if code.isdecimal() else None,
-            message=one_line(node.get("message")),
+            message=reason(node.get("message")),
             progress=_progress(node.get("progress")),
             resource_s={key: float(value) for key, value in (node.get("resourcesDuration") or {}).items()},
             node=str(node.get("hostNodeName", "")),

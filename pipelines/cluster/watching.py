@@ -81,6 +81,7 @@ class Changes:
         self._said: dict[str, tuple[str, int, str]] = {}
         self._ended_attempts: set[str] = set()
         self._steps: dict[str, int] = {}
+        self._logged: set[str] = set()
 
     def update(self, run: WorkflowRun) -> None:
         """Compare with the last snapshot and tell what changed."""
@@ -100,6 +101,7 @@ class Changes:
         if progress is None:
             return
         label = source.stage.label
+        self._logged.add(source.attempt.pod)
         if STEP.match(text) and not self._further(label, progress.done, progress.total):
             return
         self._display.line(label, text)
@@ -134,7 +136,7 @@ class Changes:
     def _argo_progress(self, label: str, attempt: Attempt) -> None:
         """What the pod told Argo: late, but there when its log cannot be read. 0/1 counts pods, not steps."""
         done, total = attempt.progress or (0, 0)
-        if total > 1 and done > 0 and self._further(label, done, total):
+        if attempt.pod not in self._logged and total > 1 and done > 0 and self._further(label, done, total):
             self._display.line(label, f"progress {done}/{total}")
 
     def _further(self, label: str, done: int, total: int) -> bool:

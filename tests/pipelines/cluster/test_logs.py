@@ -66,6 +66,18 @@ def test_all_attempts_one_attempt_one_stage_one_fold() -> None:
     assert lines(LogOptions(tail=0)) == []
 
 
+def test_what_argos_executor_adds_is_left_out() -> None:
+    added = 'time=2026-11-30T04:17:18.298Z level=INFO msg="sub-process exited" argo=true error=<nil>'
+    logs = {
+        pod_of("prepare"): [*LOGS[pod_of("prepare")], stamped(11, added), stamped(12, "argo=true is mine")]
+    }
+    api = ScriptedApi([[preempted().body()]], logs)
+    assert shown(api, LogOptions(stage="prepare", tail=2))[0].splitlines() == [
+        "prepare/1 | prepared: 1 folds",
+        "prepare/1 | argo=true is mine",
+    ]
+
+
 def test_times_are_shown_when_asked_for() -> None:
     out, _ = shown(ScriptedApi([[preempted().body()]], LOGS), LogOptions(stage="prepare", timestamps=True))
     assert out == "prepare/1 | 2026-11-30T03:00:10.000000000Z prepared: 1 folds\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cluster.nodes import PREFIX_LENGTH, lock_text, moment, nodes_of, pod_name
+from pipelines.cluster.nodes import PREFIX_LENGTH, lock_text, moment, nodes_of, pod_name, reason
 from trainer.errors import InputError
 
 NODES = {"a": {"id": "a", "name": "w", "phase": "Running"}}
@@ -74,3 +74,32 @@ def test_times_are_read_and_absent_ones_are_none() -> None:
     assert read.timestamp() == 1_796_008_866
     assert moment(None) is None
     assert moment("soon") is None
+
+
+EXECUTOR = 'time=2026-11-30T04:17:18.298Z level=INFO msg="sub-process exited" argo=true error="exit status 1"'
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (None, ""),
+        ("pod deleted", "pod deleted"),
+        ("Unschedulable: 0/1 nodes\n are available", "Unschedulable: 0/1 nodes are available"),
+        ("main: OOMKilled (exit code 137)", "main: OOMKilled (exit code 137)"),
+        (
+            "main: Error (exit code 2): bad.dbn: not a recording",
+            "main: Error (exit code 2): bad.dbn: not a recording",
+        ),
+        (f"main: Error (exit code 137): {EXECUTOR}\n", "main: Error (exit code 137)"),
+        (
+            f"main: Error (exit code 1): Trace\n  File x\nValueError: no\n{EXECUTOR}\nError: exit status 1\n",
+            "main: Error (exit code 1): ValueError: no",
+        ),
+        (
+            'main: Error (exit code 137): step 5/9 wr=0.5\n{"time":"x","argo":true,"msg":"y"}\n',
+            "main: Error (exit code 137): step 5/9 wr=0.5",
+        ),
+    ],
+)
+def test_a_reason_is_one_line_of_the_containers_own(message: str | None, line: str) -> None:
+    assert reason(message) == line

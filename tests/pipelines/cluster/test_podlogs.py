@@ -10,6 +10,7 @@ from pipelines.cluster.merging import LogLine
 from pipelines.cluster.podlogs import PodLog
 from pipelines.cluster.snapshots import Alarm
 from tests.pipelines.cluster.scripted_api import UNREACHABLE, ScriptedApi, since, stamped
+from trainer.errors import InputError
 
 
 class BreakingKubelet:
@@ -102,6 +103,17 @@ def test_a_pod_that_is_gone_says_why() -> None:
     log = PodLog(ScriptedApi(), "w", "p")
     assert list(log.follow(lambda: True, Alarm(lambda text: None))) == []
     assert log.gone == "cluster: no log of pod p; its pod was deleted"
+
+
+def test_a_container_that_never_started_has_no_log_and_nothing_to_correct() -> None:
+    def answer(since_time: str | None, follow: bool) -> Iterator[str]:
+        what = 'container "main" in pod "p" is waiting to start: PodInitializing'
+        raise InputError(what, where="get log of pod p", do="correct it and try again")
+        yield ""
+
+    log = PodLog(ScriptedApi(logs={"p": answer}), "w", "p")
+    assert list(log.read(Alarm(lambda text: None))) == []
+    assert log.gone == "no log: its main container did not start"
 
 
 def test_the_kubelets_own_words_are_no_lines_but_the_reason() -> None:

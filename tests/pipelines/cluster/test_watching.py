@@ -13,7 +13,7 @@ from rich.console import Console
 from pipelines.cluster.nodes import pod_name
 from pipelines.cluster.runs import workflow_run
 from pipelines.cluster.snapshots import Alarm, snapshots
-from pipelines.cluster.watching import Changes, follow
+from pipelines.cluster.watching import Changes, follow, running_attempts
 from pipelines.progress import LiveDisplay, PlainDisplay
 from tests.pipelines.cluster.made_workflows import BEGAN, NAME, RUN_ID, MadeWorkflow, finished, pod
 from tests.pipelines.cluster.scripted_api import UNREACHABLE, ScriptedApi, stamped
@@ -87,6 +87,16 @@ def test_step_lines_are_thinned_to_tenths_and_carry_the_metrics() -> None:
     assert [line.split()[4] for line in steps] == ["1/100", *(f"{i}/100" for i in range(10, 101, 10))]
     assert steps[1].endswith("step 10/100 wr=0.510 sps=9 eta=1m")
     assert out.getvalue() == "verdict: pass\n"
+
+
+def test_argos_late_progress_does_not_follow_the_logs_own() -> None:
+    stream = io.StringIO()
+    changes = Changes(PlainDisplay(stream))
+    run = workflow_run(training("0/100"))
+    changes.update(run)
+    changes.line(running_attempts(run)[0], "step 60/100 wr=0.5")
+    changes.update(workflow_run(training("50/100")))
+    assert stream.getvalue().splitlines()[-1] == "fold0 train | step 60/100 wr=0.5"
 
 
 def test_a_terminal_has_a_table_with_what_stages_wait_for() -> None:
