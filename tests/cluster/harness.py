@@ -24,6 +24,12 @@ TOOL = Path(
 SITE_PACKAGES = next(Path(path) for path in sys.path if path.endswith("site-packages"))
 STATE = Path(os.environ.get("CLUSTER_STATE", "/run/argo-test-cluster"))
 USER_ID = 10_001
+# A market a quarter as long, judged with less care: what is tested is who runs what when.
+SMALL_CONFIG = """
+synthetic: {rows_per_session: 16384}
+evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 250}
+"""
+SMALL = ("--preset", "demo", "--market", "planted", "--config", "/feature-cache/small.yaml")
 # Small requests: the node has two cores, and what is tested is not their sharing.
 VALUES: dict[str, Any] = {
     "image": "localhost/alpha-rl",
@@ -167,6 +173,7 @@ class Namespace:
         self.cluster.kubectl("delete", "pv", self.name, "--ignore-not-found", "--timeout=60s")
         self.disk.mkdir(parents=True, exist_ok=True)
         os.chown(self.disk, USER_ID, USER_ID)
+        (self.disk / "small.yaml").write_text(SMALL_CONFIG)
         self.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_objects(self.name, self.disk)))
         self.install()
 

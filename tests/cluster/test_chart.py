@@ -14,9 +14,9 @@ from pipelines.chart.files import CHART
 from pipelines.chart.values import value_name
 from pipelines.render import render
 from pipelines.settings import ChartValues
-from tests.cluster.harness import USER_ID, VALUES, Cluster, Namespace
+from tests.cluster.harness import USER_ID, VALUES, Cluster, Namespace, waited_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
 NAME = "wf-chart"
 CLAIM = {"storageClass": NAME, "size": "1Gi"}
 RUN = ("market=planted", "preset=demo", "folds=1", "n-steps=20", "checkpoint-every=10", "n-backtests=64",
@@ -80,6 +80,28 @@ def release(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> R
     return Release(namespace.cluster, file)
 
 
+def trained(namespace: Namespace, release: Release) -> None:
+    """Submits the run with Argo's own command and terminates it once its fold is trained."""
+    words = [word for pair in RUN for word in ("-p", pair)]
+    done = subprocess.run(
+        ["argo", "submit", "--from", "wftmpl/walkforward", "-n", NAME, "-o", "name", *words],
+        env=release.cluster.env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    name = done.stdout.strip()
+
+    def has_trained() -> bool:
+        nodes = namespace.workflow(name).get("status", {}).get("nodes", {}).values()
+        failed = [node for node in nodes if node["phase"] in {"Failed", "Error"}]
+        assert not failed, [node.get("message") for node in failed]
+        return any(node.get("templateName") == "train" and node["phase"] == "Succeeded" for node in nodes)
+
+    waited_for(f"trained fold of {name}", 480, has_trained, pause_s=1)
+    end = '{"spec": {"shutdown": "Terminate"}}'
+    release.cluster.kubectl("-n", NAME, "patch", "workflow", name, "--type=merge", "-p", end)
+    namespace.ended(name, 120)
+
+
 def test_a_claim_for_one_node_is_refused_before_anything_is_made(release: Release) -> None:
     """The chart makes no claim here: it looks at the one that is there."""
     claim = {
@@ -110,18 +132,9 @@ def test_install_submit_uninstall_and_the_run_is_still_there(namespace: Namespac
     assert stored["spec"] == ours["spec"]
     assert release.names("cronworkflows") == {"walkforward"}
 
-    words = [word for pair in RUN for word in ("-p", pair)]
-    argo = ["argo", "submit", "--from", "wftmpl/walkforward", "-n", NAME, "-o", "name", *words]
-    done = subprocess.run(
-        argo, env=release.cluster.env, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    body = namespace.ended(done.stdout.strip(), 400)
-    # Twenty steps learn nothing: the gate's own exit code says so, and everything before it succeeded.
-    pods = {node["templateName"]: node for node in body["status"]["nodes"].values() if node["type"] == "Pod"}
-    assert pods["train"]["phase"] == pods["evaluate"]["phase"] == "Succeeded"
-    assert pods["gate"]["outputs"]["exitCode"] in {"3", "4"}
-    summary = (namespace.runs / "charted" / "summary.json").read_bytes()
+    trained(namespace, release)
+    checkpoint = namespace.runs / "charted" / "fold0" / "checkpoint-20.bin"
+    content = checkpoint.read_bytes()
 
     release.helm("uninstall", "walkforward", "--wait")
     assert (
@@ -133,16 +146,22 @@ def test_install_submit_uninstall_and_the_run_is_still_there(namespace: Namespac
     assert release.names("pvc") == {"feature-cache"}
     claim = release.cluster.get("-n", NAME, "pvc", "feature-cache")
     assert claim["status"]["phase"] == "Bound"
-    assert (namespace.runs / "charted" / "summary.json").read_bytes() == summary
+    assert checkpoint.read_bytes() == content
 
 
 def test_a_second_install_takes_over_the_claim_that_stayed(namespace: Namespace, release: Release) -> None:
     before = release.cluster.get("-n", NAME, "pvc", "feature-cache")["metadata"]["uid"]
     release.install()
     assert release.cluster.get("-n", NAME, "pvc", "feature-cache")["metadata"]["uid"] == before
-    release.helm(
-        "upgrade", "walkforward", str(CHART), "--values", str(release.values), "--set", "parallelFolds=1"
-    )
+    done = namespace.marker("charted", "train", 0)
+    trained(namespace, release)
+    assert namespace.marker("charted", "train", 0) == done
+    assert len(namespace.attempts("charted", 0)) == 1, "it trained again"
+
+
+def test_an_upgrade_changes_the_number_of_parallel_folds(release: Release) -> None:
+    changes = ("--values", str(release.values), "--set", "parallelFolds=1")
+    release.helm("upgrade", "walkforward", str(CHART), *changes)
     held = release.cluster.get("-n", NAME, "configmap", "walkforward-semaphores")
     assert held["data"] == {"gpu-pool": "1"}
     release.helm("uninstall", "walkforward", "--wait")

@@ -5,14 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.harness import Namespace, waited_for
+from tests.cluster.harness import SMALL, Namespace, waited_for
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-LONG = (
-    *("--preset", "demo", "--market", "planted", "--folds", "1"),
-    *("--n-steps", "300", "--checkpoint-every", "20"),
-)
+LONG = (*SMALL, "--folds", "1", "--n-steps", "300", "--checkpoint-every", "20")
 Fault = Callable[[Namespace, str], None]
 
 

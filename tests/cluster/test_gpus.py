@@ -7,13 +7,10 @@ import yaml
 
 from pipelines.render import render
 from pipelines.settings import ChartValues
-from tests.cluster.harness import VALUES, Namespace, waited_for
+from tests.cluster.harness import SMALL, VALUES, Namespace, waited_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-WORDS = (
-    *("--preset", "demo", "--market", "planted", "--folds", "3"),
-    *("--n-steps", "60", "--checkpoint-every", "20", "--gpu-pool", "test"),
-)
+WORDS = (*SMALL, "--folds", "3", "--n-steps", "60", "--checkpoint-every", "20", "--gpu-pool", "test")
 TAINT = "nvidia.com/gpu=present:NoSchedule"
 
 

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from tests.cluster.harness import Namespace
+from tests.cluster.harness import SMALL, Namespace
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 DEMO = ("--preset", "demo", "--market", "planted")
-QUICK = (*DEMO, "--folds", "1", "--n-steps", "20", "--checkpoint-every", "10")
+QUICK = (*SMALL, "--folds", "1", "--n-steps", "20", "--checkpoint-every", "10")
 
 
 def workflows(namespace: Namespace) -> set[str]:
@@ -116,7 +116,7 @@ def test_two_submits_of_one_id_run_one_after_the_other(namespace: Namespace) -> 
 
 
 def test_twenty_folds_fit_one_workflow_object(namespace: Namespace) -> None:
-    words = (*DEMO, "--n-steps", "2", "--checkpoint-every", "2", "--folds", "20", "--run-id", "twenty")
+    words = (*SMALL, "--n-steps", "2", "--checkpoint-every", "2", "--folds", "20", "--run-id", "twenty")
     body = namespace.ended(namespace.submit(*words), 850)
     size = len(json.dumps(body).encode())
     print(f"workflow of 20 folds: {size:,} bytes")  # noqa: T201 (the figure of the docs)
