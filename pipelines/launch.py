@@ -12,6 +12,7 @@ from pipelines.progress import display_for
 from pipelines.settings import TAG_PATTERN, matches
 from trainer.config import Config
 from trainer.errors import InputError
+from trainer.location import mirror_url
 from trainer.options import build_config
 
 
@@ -36,6 +37,7 @@ class LaunchOptions:
     seed: int | None = None
     instrument: str | None = None
     device: str | None = None
+    mirror: str | None = None  # s3://bucket/prefix
     runs: Path = Path("runs")
     run_id: str | None = None
     jobs: int = 1
@@ -46,7 +48,7 @@ class LaunchOptions:
 # Options that the trainer knows under the same name, in the order of its help.
 PASSED_ON = (
     *("config", "market", "mbp10_data_dir", "trades_data_dir", "folds", "instrument", "n_steps"),
-    *("n_backtests", "per_capacity", "checkpoint_every", "seed", "device"),
+    *("n_backtests", "per_capacity", "checkpoint_every", "seed", "device", "mirror"),
 )
 
 
@@ -62,6 +64,7 @@ def config_of(options: LaunchOptions) -> Config:
             do="give --data FILE_OR_DIR, or --market planted for the synthetic market, or --preset demo",
         )
     _check(options, config)
+    mirror_url(options.mirror)
     return config
 
 

@@ -93,7 +93,9 @@ class LocalRunner:
     async def _fold(self, fold_idx: int, slots: asyncio.Semaphore) -> int:
         async with slots:
             for stage in FOLD_STAGES:
-                if is_done(self.run.run_dir, stage, fold_idx, self.run.n_steps):
+                # With a mirror only the trainer can say whether it has what is done here.
+                alone = "mirror" not in self.run.values
+                if alone and is_done(self.run.run_dir, stage, fold_idx, self.run.n_steps):
                     self.display.ended(stage.label(fold_idx), "done: in an earlier run")
                     continue
                 attempt = await self._stage(stage, fold_idx)

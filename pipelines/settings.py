@@ -72,6 +72,11 @@ class RunParameters(Values):
     )
     config: str = Field(default="", description="config file, a path in the pod; empty: the preset as it is")
     instrument: str = Field(default="", description="instrument preset; empty: inferred from the file")
+    mirror: str = Field(
+        default="",
+        description="s3://bucket/prefix: results go to <prefix>/<run-id>/, and a run that is there goes on; "
+        "empty: none",
+    )
     gpu_pool: str = Field(default="ci-training-h100", description="node pool of the training pods")
     run_id: str = Field(
         default="",
@@ -85,6 +90,11 @@ class RunParameters(Values):
         if location.startswith(S3_SCHEME):
             S3Url.parse(location)  # here, not in the pod; and a URL with a password never enters a Workflow
         return location
+
+    @field_validator("mirror")
+    @classmethod
+    def _is_a_bucket(cls, location: str) -> str:
+        return str(S3Url.parse(location)) if location else location
 
     @model_validator(mode="before")
     @classmethod

@@ -192,7 +192,8 @@ def _stage(
     stage: Stage, values: ChartValues, options: Mapping[str, str], extra: list[str] | None = None
 ) -> w.Container:
     run_dir = f"{values.runs_dir}/{INPUT.format('run-id')}"
-    own = {"run-dir": run_dir, "fold-idx": INPUT.format("fold-idx")}
+    # The trainer takes an empty mirror for none.
+    own = {"run-dir": run_dir, "fold-idx": INPUT.format("fold-idx"), "mirror": PARAMETER.format("mirror")}
     argv = [*stage.argv({**options, **own}), *(extra or [])]
     return stage_template(stage, values, argv)
 

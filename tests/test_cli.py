@@ -25,6 +25,7 @@ PREPARE_FLAGS = (
     "--per-capacity",
     "--checkpoint-every",
     "--seed",
+    "--mirror",
     "--debug",
 )
 FLAGS = {
@@ -38,8 +39,8 @@ FLAGS = {
         "--no-compile",
         "--log-every",
     ),
-    "evaluate": ("--run-dir", "--fold-idx", "--device", "--debug"),
-    "gate": ("--run-dir", "--json", "--debug"),
+    "evaluate": ("--run-dir", "--fold-idx", "--device", "--mirror", "--debug"),
+    "gate": ("--run-dir", "--json", "--mirror", "--debug"),
 }
 SMALL = """
 synthetic: {rows_per_session: 1024, sessions: 2}

@@ -3,9 +3,10 @@
 import logging
 import sys
 import traceback
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import cappa
 from cappa import Arg, Subcommands
@@ -14,6 +15,10 @@ from trainer.errors import AlphaError, ExitCode, InputError
 from trainer.location import data_location
 from trainer.options import build_config
 from trainer.parent import stop_with_parent
+
+if TYPE_CHECKING:
+    from trainer.learn.markers import Stage
+    from trainer.learn.mirror import OnSaved
 
 
 # Not frozen, as mypy allows `cappa.command` no frozen base.
@@ -28,7 +33,25 @@ class Common:
 
 
 @dataclass
-class Prepared(Common):
+class Mirrored(Common):
+    """Options of the stages that leave results."""
+
+    mirror: Annotated[
+        str | None,
+        Arg(
+            long=True, help="s3://bucket/prefix: results go to <prefix>/<run-id>/, and come back from there."
+        ),
+    ] = None
+
+    def mirrored(self, stage: "Stage", fold: int | None = None) -> AbstractContextManager["OnSaved"]:
+        """Around a stage: what the mirror has is there before it, what it makes is sent behind it."""
+        from trainer.learn.mirror import mirror
+
+        return mirror(self.mirror, self.run_dir, stage, fold, _Progress())
+
+
+@dataclass
+class Prepared(Mirrored):
     """Options that decide what a run computes, and on which data."""
 
     preset: Annotated[str, Arg(long=True, help="Starting point: default, demo or seed.")] = "default"
@@ -98,7 +121,8 @@ class Prepared(Common):
 @dataclass
 class Prepare(Prepared):
     def execute(self) -> int:
-        run = self.prepare()
+        with self.mirrored("prepare"):
+            run = self.prepare()
         sys.stdout.write(
             f"prepared: {len(run.folds)} folds, config {run.config_digest}, data {run.data_fingerprint}\n"
         )
@@ -121,8 +145,8 @@ class Train(Prepared):
     def execute(self) -> int:
         from trainer.learn.loop import train
 
-        run = self._run()
-        train(run, self.run_dir, self.fold_idx, sys.stdout, self.resume_from)
+        with self.mirrored("train", self.fold_idx) as on_saved:
+            train(self._run(), self.run_dir, self.fold_idx, sys.stdout, self.resume_from, on_saved)
         return int(ExitCode.DONE)
 
     def _run(self) -> Any:
@@ -144,7 +168,7 @@ class Train(Prepared):
     "    python -m trainer evaluate --run-dir runs/es --fold-idx 0\n",
 )
 @dataclass
-class Evaluate(Common):
+class Evaluate(Mirrored):
     fold_idx: Annotated[int, Arg(long=True, help="Fold to evaluate.")] = 0
     device: Annotated[str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to run.")] = (
         None
@@ -154,8 +178,9 @@ class Evaluate(Common):
         from trainer.learn.evaluate import evaluate
         from trainer.learn.run import Run
 
-        run = Run.load(self.run_dir).with_run_options({"device": self.device} if self.device else {})
-        metrics = evaluate(run, self.run_dir, self.fold_idx, _Progress())
+        with self.mirrored("evaluate", self.fold_idx):
+            run = Run.load(self.run_dir).with_run_options({"device": self.device} if self.device else {})
+            metrics = evaluate(run, self.run_dir, self.fold_idx, _Progress())
         line = "already evaluated" if metrics is None else (
             f"fold {self.fold_idx}: {metrics.num_trades} trades, wr={metrics.win_rate:.3f}, "
             f"hold={metrics.hold_percent:.1f}%, net={metrics.net_ticks_per_decision:+.4f} ticks per decision"
@@ -172,13 +197,14 @@ class Evaluate(Common):
     "    python -m trainer gate --run-dir runs/es --json\n",
 )
 @dataclass
-class Gate(Common):
+class Gate(Mirrored):
     json: Annotated[bool, Arg(long=True, help="Print summary.json instead of the table.")] = False
 
     def execute(self) -> int:
         from trainer.learn.decide import decide
 
-        return decide(self.run_dir, sys.stdout, as_json=self.json)
+        with self.mirrored("gate"):
+            return decide(self.run_dir, sys.stdout, as_json=self.json)
 
 
 @cappa.command(

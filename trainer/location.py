@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.errors import InputError
+
 S3_SCHEME = "s3://"
 # What botocore accepts as a bucket's name; other stores allow more than AWS does.
 BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
@@ -37,6 +39,16 @@ class S3Url:
 
     def __str__(self) -> str:
         return f"{S3_SCHEME}{self.bucket}/{self.key}"
+
+
+def mirror_url(text: str | None) -> S3Url | None:
+    """`--mirror` as a URL; None when absent or empty. The InputError for anything else does not repeat it."""
+    if not text:
+        return None
+    try:
+        return S3Url.parse(text)
+    except ValueError as error:
+        raise InputError(str(error), where="--mirror", do="give s3://bucket/prefix") from None
 
 
 def data_location(text: str) -> Path | str:

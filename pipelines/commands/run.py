@@ -20,6 +20,8 @@ Examples:
 
     walkforward run --data recordings/ --fold-idx 1 --n-steps 2000
 
+    walkforward run --data s3://recordings/es --mirror s3://results/es --run-id es-1
+
 Type the same line again to resume; finished stages return at once.
 
 Exit codes: 0 pass, 2 bad input, 3 fail or reject, 4 inconclusive, 70 crashed too often, 75 interrupted after
@@ -71,6 +73,13 @@ class Run:
     jobs: Annotated[int, Arg(long=True, help="Folds at the same time.")] = 1
     device: Annotated[
         str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to train; auto unless given.")
+    ] = None
+    mirror: Annotated[
+        str | None,
+        Arg(
+            long=True,
+            help="s3://bucket/prefix: results go to <prefix>/<run-id>/, and a run that is there goes on.",
+        ),
     ] = None
     json: Annotated[bool, Arg(long=True, help="Print the verdict as JSON.")] = False
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False

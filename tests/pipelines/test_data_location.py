@@ -8,7 +8,7 @@ import yaml
 
 from pipelines.cli import Run
 from pipelines.launch import LaunchOptions, config_of, option_values
-from pipelines.plan import PREPARE
+from pipelines.plan import PREPARE, STAGES
 from pipelines.render import parameters_of, render
 from pipelines.settings import ChartValues
 from trainer.errors import InputError
@@ -43,3 +43,38 @@ def test_a_url_with_a_password_is_refused_before_it_is_in_a_workflow() -> None:
         parameters_of(["trades-data-dir=s3://AKID:secret@bucket/t"])
     assert str(refused.value).startswith("--parameter: trades_data_dir: an s3:// URL holds no credentials")
     assert "secret" not in str(refused.value)
+
+
+def test_the_mirror_reaches_every_stage_as_it_was_typed() -> None:
+    run = cappa.parse(
+        Run, argv=["--market", "planted", "--mirror", "s3://bucket/r//x"], backend=cappa.backend
+    )
+    values = option_values(LaunchOptions(market=run.market, mirror=run.mirror))
+    for stage in STAGES:
+        words = stage.argv({"run-dir": "r", "fold-idx": "0", **values})
+        assert words[words.index("--mirror") + 1] == "s3://bucket/r//x"
+
+
+def test_without_a_mirror_no_stage_names_one() -> None:
+    values = option_values(LaunchOptions(market="planted"))
+    assert all("--mirror" not in stage.argv({"run-dir": "r", "fold-idx": "0", **values}) for stage in STAGES)
+
+
+def test_every_stage_of_a_workflow_takes_the_mirror_from_its_parameter() -> None:
+    for template in yaml.safe_load(render(ChartValues()))["spec"]["templates"]:
+        if template["name"] in [stage.name for stage in STAGES]:
+            words = template["container"]["args"]
+            assert words[words.index("--mirror") + 1] == "{{workflow.parameters.mirror}}"
+    (parameter,) = yaml.safe_load(render(ChartValues(), parameters_of(["mirror=s3://bucket/r/"])))["spec"][
+        "arguments"
+    ]["parameters"]
+    assert (parameter["name"], parameter["value"]) == ("mirror", "s3://bucket/r")
+
+
+@pytest.mark.parametrize("given", ["s3://AKID:secret@bucket/t", "/a/path"])
+def test_a_mirror_that_is_no_url_is_refused_before_it_is_in_a_workflow_or_a_run(given: str) -> None:
+    with pytest.raises(InputError, match="--parameter: mirror: ") as in_workflow:
+        parameters_of([f"mirror={given}"])
+    with pytest.raises(InputError, match=r"--mirror: .*; give s3://bucket/prefix") as here:
+        config_of(LaunchOptions(market="planted", mirror=given))
+    assert "secret" not in f"{in_workflow.value}{here.value}"

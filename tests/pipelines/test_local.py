@@ -71,6 +71,15 @@ def test_a_second_run_trains_nothing_again(run_dir: Path) -> None:
     assert "fold1 evaluate | done: in an earlier run" in again.err
 
 
+def test_with_a_mirror_finished_stages_are_asked_again_as_it_may_lack_them(run_dir: Path) -> None:
+    Launched(run_dir, folds=1)
+    again = Launched(run_dir, folds=1, mirror="s3://bucket/runs")
+    assert again.code == 0, again.err
+    assert begun(run_dir)[4:] == ["prepare", "train0", "evaluate0", "gate"]
+    calls = [line for line in (run_dir / "calls.txt").read_text().splitlines() if " begin " in line]
+    assert [" --mirror s3://bucket/runs" in call for call in calls] == [False] * 4 + [True] * 4
+
+
 def test_a_longer_run_under_the_same_id_trains_again(run_dir: Path) -> None:
     Launched(run_dir, folds=1, n_steps=100)
     Launched(run_dir, folds=1, n_steps=200)

@@ -85,6 +85,9 @@ class Proxy:
         headers = {name.lower(): value for name, value in handler.headers.items()}
         request = Request(handler.command, handler.path, headers)
         self.requests.append(request)
+        if headers.get("expect") == "100-continue":  # else the client waits a second before it sends
+            handler.send_response_only(100)
+            handler.end_headers()
         body = handler.rfile.read(int(headers.get("content-length", 0)))
         answer = self.change(request, self._forward(request, body))
         handler.send_response_only(answer.status)

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,12 @@ _log = logging.getLogger(__name__)
 
 # What a checkpoint must share with the run that loads it, and what a person calls it.
 IDENTITY = {"config_digest": "config digest", "data_fingerprint": "data fingerprint"}
+
+
+def checkpoint_step(name: str) -> int | None:
+    """Step of a checkpoint's file name; None for other names."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,8 @@ class CheckpointStore:
         """Steps of the files present, newest first; whether they are valid is not looked at."""
         if not self.directory.is_dir():
             return []
-        found = (_NAME.fullmatch(entry.name) for entry in self.directory.iterdir())
-        return sorted((int(match[1]) for match in found if match), reverse=True)
+        found = (checkpoint_step(entry.name) for entry in self.directory.iterdir())
+        return sorted((step for step in found if step is not None), reverse=True)
 
     def save(
         self, step: int, sections: Mapping[str, SectionData], meta: Mapping[str, Any] | None = None
@@ -79,19 +85,22 @@ class CheckpointStore:
 
     def newest_valid(self) -> tuple[Path, Checkpoint] | None:
         """The valid checkpoint of the most steps, or None; broken ones are skipped with a warning."""
-        return next(self._valid(), None)
-
-    def _valid(self) -> Iterator[tuple[Path, Checkpoint]]:
         for step in self.steps():
-            path = self.path(step)
-            try:
-                checkpoint = read_foxc(path)
-                if checkpoint.step != step:
-                    raise InputError(f"found step {checkpoint.step}, expected {step}", where=str(path))
-            except InputError as error:
-                _log.warning("broken checkpoint skipped: %s", error)
-                continue
-            yield path, checkpoint
+            if (checkpoint := self.valid(step)) is not None:
+                return self.path(step), checkpoint
+        return None
+
+    def valid(self, step: int) -> Checkpoint | None:
+        """The checkpoint of that step; None, with a warning, for a broken one."""
+        path = self.path(step)
+        try:
+            checkpoint = read_foxc(path)
+            if checkpoint.step != step:
+                raise InputError(f"found step {checkpoint.step}, expected {step}", where=str(path))
+        except InputError as error:
+            _log.warning("broken checkpoint skipped: %s", error)
+            return None
+        return checkpoint
 
     def _remove_older(self, step: int) -> None:
         # Counted from the new step: a later file is a broken one, or was passed over by --resume-from.

@@ -23,6 +23,7 @@ from trainer.learn.journal import Journal
 from trainer.learn.learner import Learner
 from trainer.learn.lock import fold_lock
 from trainer.learn.markers import Marker, read_marker, write_marker
+from trainer.learn.mirror import OnSaved, no_mirror
 from trainer.learn.progress import CrashCounter
 from trainer.learn.run import Run, fold_dir
 from trainer.learn.runner import Runner, configure_device
@@ -66,6 +67,7 @@ class Training:
     normaliser: Normaliser
     runner: Runner
     store: CheckpointStore
+    on_saved: OnSaved = no_mirror
     failed_saves: int = field(default=0)
 
     @property
@@ -88,6 +90,7 @@ class Training:
             self.runner.completed, sections(self.learner, self.state, self.normaliser), self.meta()
         )
         journal.checkpoint_saved(report.path, report.num_bytes, report.elapsed_ms)
+        self.on_saved()
         return report.path
 
 
@@ -114,12 +117,19 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
     return Training(run, directory, learner, normaliser, Runner(learner, state), CheckpointStore(directory))
 
 
-def train(run: Run, run_dir: Path, index: int, stream: TextIO, resume_from: Path | None = None) -> Marker:
+def train(
+    run: Run,
+    run_dir: Path,
+    index: int,
+    stream: TextIO,
+    resume_from: Path | None = None,
+    on_saved: OnSaved = no_mirror,
+) -> Marker:
     """Trains fold `index` to `run.config.run.n_steps` completed steps and leaves its marker.
 
     Finished folds return at once. The newest valid checkpoint is found by itself; `resume_from` forces one.
-    Raises InterruptedRun (75) after saving on SIGTERM, MismatchError (78), CrashedTooOftenError (70) and
-    InputError.
+    `on_saved` is called after each checkpoint. Raises InterruptedRun (75) after saving on SIGTERM,
+    MismatchError (78), CrashedTooOftenError (70) and InputError.
     """
     directory, steps = fold_dir(run_dir, index), run.config.run.n_steps
     done = read_marker(directory, "train")
@@ -129,7 +139,9 @@ def train(run: Run, run_dir: Path, index: int, stream: TextIO, resume_from: Path
     with fold_lock(directory):
         found = _find_checkpoint(run, CheckpointStore(directory), resume_from)
         with _counted(CrashCounter(directory), found.step if found else 0) as attempt:
-            path = _attempt(open_training(run, index, directory), attempt, found, stream)
+            training = open_training(run, index, directory)
+            training.on_saved = on_saved
+            path = _attempt(training, attempt, found, stream)
             marker = Marker(
                 **_expected(run, index, steps), checkpoint=path.name, checkpoint_sha256=file_sha256(path)
             )

@@ -13,6 +13,7 @@ from trainer.errors import InputError
 from trainer.learn.atomic import write_json
 
 Stage = Literal["prepare", "train", "evaluate", "gate"]
+MARKER_SUFFIX = ".DONE.json"
 
 
 class Marker(BaseModel):
@@ -36,7 +37,7 @@ class Marker(BaseModel):
 
 def marker_path(directory: Path, stage: Stage) -> Path:
     """`<directory>/<stage>.DONE.json`."""
-    return directory / f"{stage}.DONE.json"
+    return directory / f"{stage}{MARKER_SUFFIX}"
 
 
 def write_marker(directory: Path, marker: Marker) -> Path:

@@ -35,6 +35,14 @@ def read_records(fold_dir: Path, names: Sequence[str]) -> dict[str, NDArray[np.f
     return dict(zip(wanted, columns, strict=True))
 
 
+def last_recorded_step(path: Path) -> int:
+    """Step of the last whole record, 0 if there is none."""
+    step = 0
+    for record, _ in _complete_records(path):
+        step = int(record["step"] or 0)
+    return step
+
+
 def encoded(records: NDArray[np.floating], names: Sequence[str], first_step: int) -> Iterator[bytes]:
     """Lines of `train.jsonl` for `records` `[n, M] float`, row 0 being `first_step`; non-finite is null."""
     for step, row in enumerate(records, start=first_step):

@@ -29,8 +29,22 @@ MD5_ETAG = re.compile(r'"?([0-9a-f]{32})(?:-(\d+))?"?')
 _log = logging.getLogger(__name__)
 
 
+class Differs(Exception):  # noqa: N818 (an answer of `compare`; what it means is the caller's to say)
+    """The file and the object are not the same; says in what."""
+
+
 class NotTheObjectError(InputError):
     """The file has other bytes than the object: it must not be used, nor continued."""
+
+
+class Source(Protocol):
+    """What files opened for reading bytes can do."""
+
+    def read(self, size: int = -1, /) -> bytes | None:
+        """The next bytes, `size` at most; none at the end."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Goes to an offset."""
 
 
 class Sum(Protocol):
@@ -76,14 +90,31 @@ class Expected:
 
 
 def verify(path: Path, store: Store, url: S3Url, facts: Facts) -> str:
-    """Reads the file and returns what it was verified by, e.g. `CRC64NVME` or `MD5 of 3 parts`.
+    """Reads a downloaded file and returns what it was verified by, as `compare`.
 
-    A store that tells no usable sum leaves the size: `SIZE_ONLY`, and a warning says so. Raises
-    NotTheObjectError; InputError when the store cannot be asked, and OSError when the file cannot be read.
+    Raises NotTheObjectError; InputError when the store cannot be asked, and OSError when the file cannot be
+    read.
     """
-    size = path.stat().st_size
-    if size != facts.num_bytes:
-        raise _mismatch(url, f"{size:,} bytes arrived, the object has {facts.num_bytes:,}")
+    try:
+        with path.open("rb") as file:
+            verified_by = compare(file, path.stat().st_size, store, url, facts)
+    except Differs as difference:
+        do = "run again to fetch it anew; if that does not help, upload it again"
+        what = f"the download is not the object: {difference}; it was removed"
+        raise NotTheObjectError(what, where=str(url), do=do) from difference
+    if verified_by == SIZE_ONLY:
+        _log.warning("%s: the store tells no checksum of it: only its size was verified", url)
+    return verified_by
+
+
+def compare(file: Source, num_bytes: int, store: Store, url: S3Url, facts: Facts) -> str:
+    """Compares a file of `num_bytes` with the object; returns by what, e.g. `CRC64NVME` or `MD5 of 3 parts`.
+
+    A store that tells no usable sum leaves the size: `SIZE_ONLY`. Raises Differs; InputError when the store
+    cannot be asked, and OSError when the file cannot be read.
+    """
+    if num_bytes != facts.num_bytes:
+        raise Differs(f"{num_bytes:,} bytes arrived, the object has {facts.num_bytes:,}")
     for expected in expectations(facts):
         if expected.num_parts == 0:
             layouts: Iterator[list[int]] = iter([[]])
@@ -93,13 +124,13 @@ def verify(path: Path, store: Store, url: S3Url, facts: Facts) -> str:
             name = f"{expected.algorithm} of {expected.num_parts} parts"
         found: list[str] = []
         for parts in layouts:
-            digest = digest_of(path, expected.algorithm, parts)
+            file.seek(0)
+            digest = digest_of(file, expected.algorithm, parts)
             if digest == expected.digest:
                 return name
             found.append(digest.hex())
         if found:
-            raise _mismatch(url, f"its {name} is {found[-1]}, the store says {expected.digest.hex()}")
-    _log.warning("%s: the store tells no checksum of it: only its size was verified", url)
+            raise Differs(f"its {name} is {found[-1]}, the store says {expected.digest.hex()}")
     return SIZE_ONLY
 
 
@@ -123,22 +154,21 @@ def expectations(facts: Facts) -> list[Expected]:
     return whole + composite
 
 
-def digest_of(path: Path, algorithm: str, parts: list[int]) -> bytes:
-    """The sum over the file, or over the sums of its parts of these sizes (bytes)."""
+def digest_of(file: Source, algorithm: str, parts: list[int]) -> bytes:
+    """The sum over the file from where it stands, or over the sums of its parts of these sizes (bytes)."""
     make = ALGORITHMS[algorithm]
-    with path.open("rb") as file:
-        if not parts:
-            whole = make()
-            while piece := file.read(READ_BYTES):
-                whole.update(piece)
-            return whole.digest()
-        outer = make()
-        for size in parts:
-            inner = make()
-            while size and (piece := file.read(min(size, READ_BYTES))):
-                inner.update(piece)
-                size -= len(piece)
-            outer.update(inner.digest())
+    if not parts:
+        whole = make()
+        while piece := file.read(READ_BYTES):
+            whole.update(piece)
+        return whole.digest()
+    outer = make()
+    for size in parts:
+        inner = make()
+        while size and (piece := file.read(min(size, READ_BYTES))):
+            inner.update(piece)
+            size -= len(piece)
+        outer.update(inner.digest())
     return outer.digest()
 
 
@@ -167,8 +197,3 @@ def _decoded(value: str, algorithm: str) -> bytes | None:
     except (ValueError, binascii.Error):
         return None
     return digest if len(digest) == len(ALGORITHMS[algorithm]().digest()) else None
-
-
-def _mismatch(url: S3Url, what: str) -> NotTheObjectError:
-    do = "run again to fetch it anew; if that does not help, upload it again"
-    return NotTheObjectError(f"the download is not the object: {what}; it was removed", where=str(url), do=do)

@@ -36,6 +36,7 @@ CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, 
 RENEW = "renew or correct the credentials (variables, profile or role)"
 REGION = "set AWS_REGION to the bucket's region, or AWS_ENDPOINT_URL to its endpoint"
 ALLOW = "allow these credentials s3:ListBucket on the bucket and s3:GetObject on its objects"
+FREE = "free some space in the store or raise its quota"
 FIND = "check bucket and key, and the endpoint (AWS_ENDPOINT_URL)"
 LATER = "run the same command again later: it goes on from there"
 
@@ -52,6 +53,14 @@ ANSWERS = {
     "ExpiredToken": ("the credentials have expired", RENEW),
     "InvalidToken": ("the session token is refused", RENEW),
     "RequestTimeTooSkewed": ("this machine's clock is wrong", "set the clock"),
+    "BadDigest": ("the bytes that arrived have another checksum", LATER),
+    "XAmzContentSHA256Mismatch": ("the bytes that arrived have another checksum", LATER),
+    "QuotaExceeded": ("the store is full", FREE),
+    "InsufficientCapacity": ("the store is full", FREE),
+    "XMinioStorageFull": ("the store is full", FREE),
+    "XMinioAdminBucketQuotaExceeded": ("the bucket is full", FREE),
+    "507": ("the store is full", FREE),
+    "NoSuchUpload": ("the upload was aborted by another process", LATER),
     "InvalidObjectState": ("the object is archived", "restore it in the store first"),
     "PermanentRedirect": ("the bucket is in another region", REGION),
     "AuthorizationHeaderMalformed": ("the bucket is in another region", REGION),
@@ -62,12 +71,16 @@ ANSWERS = {
 
 
 @contextmanager
-def explained(url: S3Url, endpoint: str) -> Iterator[None]:
-    """Turns any failure of boto3 in the block into an InputError that names the URL."""
+def explained(url: S3Url, endpoint: str, allow: str = ALLOW) -> Iterator[None]:
+    """Turns any failure of boto3 in the block into an InputError that names the URL.
+
+    `allow` says which permissions the caller's requests need.
+    """
     try:
         yield
     except FAILURES as error:
         what, do = explain(error, endpoint)
+        do = allow if do == ALLOW else do
         raise InputError(what, where=str(url), do=do) from error
 
 

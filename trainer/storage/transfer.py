@@ -28,7 +28,7 @@ def transfer(store: Store, url: S3Url, facts: Facts, part: Path, on_bytes: Calla
         reached = file.seek(0, os.SEEK_END)
         on_bytes(reached)
         while reached < facts.num_bytes:
-            before, cause = reached, "the answer ended early"
+            before, cause = reached, Interrupted("the answer ended early")
             try:
                 for piece in store.read(url, facts.etag, reached):
                     file.write(piece)
@@ -37,17 +37,17 @@ def transfer(store: Store, url: S3Url, facts: Facts, part: Path, on_bytes: Calla
                     if reached > facts.num_bytes:
                         break  # not the object; the check of the sums says so
             except Interrupted as error:
-                cause = str(error)
+                cause = error
             if reached < facts.num_bytes:
                 failures = 0 if reached > before else failures + 1
                 if failures == MAX_FAILURES:
-                    raise _given_up(url, facts, reached, cause)
+                    raise _given_up(url, facts, reached, cause) from cause
                 time.sleep(PAUSE_S * 2**failures)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _given_up(url: S3Url, facts: Facts, reached: int, cause: str) -> InputError:
+def _given_up(url: S3Url, facts: Facts, reached: int, cause: Interrupted) -> InputError:
     what = (
         f"the download stopped at {reached:,} of {facts.num_bytes:,} bytes: "
         f"{MAX_FAILURES} connections in a row brought nothing: {cause}"
