@@ -17,7 +17,7 @@ from pipelines.cluster.submit import Shown, submit
 from tests.cluster.harness import STATE, Cluster, waited_for
 from trainer.errors import InputError
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 NAME = "wf-api"
 RBAC = "rbac.authorization.k8s.io"
 EXECUTOR = "localhost/argoexec:1"  # has no shell; prints a line and ends
@@ -142,7 +142,7 @@ def ended(api: WorkflowApi, name: str) -> dict[str, Any]:
     def last() -> dict[str, Any] | None:
         return next((body for body in api.watch_workflow(name) if has_ended(body)), None)
 
-    found: dict[str, Any] = waited_for(f"end of {name}", 120, last)
+    found: dict[str, Any] = waited_for(f"end of {name}", 240, last)
     return found
 
 
@@ -171,7 +171,7 @@ def test_a_running_workflow_is_stopped(api: WorkflowApi) -> None:
         node.get("phase") == "Running" and node["type"] == "Pod"
         for node in (api.workflow(name).get("status", {}).get("nodes") or {}).values()
     )
-    waited_for("running pod", 60, running)
+    waited_for("running pod", 120, running)
     api.stop_workflow(name)
     # The container ends well when it is asked to, and so does the workflow.
     assert ended(api, name)["spec"]["shutdown"] == "Stop"
@@ -186,7 +186,7 @@ def test_a_dry_run_is_checked_by_the_server_and_not_stored(api: WorkflowApi) -> 
 def test_what_is_not_there_is_said_to_be_absent(api: WorkflowApi) -> None:
     with pytest.raises(AbsentError, match=f"no workflow gone in namespace {NAME}"):
         api.workflow("gone")
-    with pytest.raises(AbsentError, match=f"no WorkflowTemplate gone in namespace {NAME}; install it"):
+    with pytest.raises(AbsentError, match=f"no WorkflowTemplate gone in namespace {NAME}; check --template"):
         api.template("gone")
     with pytest.raises(AbsentError, match="no workflow and no run gone"):
         find_workflow(api, "gone")
