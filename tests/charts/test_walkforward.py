@@ -41,7 +41,7 @@ def test_the_installed_template_is_the_rendered_one(template: Template, values: 
 
 
 # Shrinking would take minutes: every try starts Helm.
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(values=template_values())
 def test_any_values_give_the_rendered_template(template: Template, values: ChartValues) -> None:
     made = workflow_template(template(written(values), namespace=values.namespace))
