@@ -25,6 +25,8 @@ def stage_template(stage: Stage, values: ChartValues, argv: list[str]) -> w.Cont
         command=["python", "-m", "trainer"],
         args=argv,
         env=_environment(),
+        # By reference: the Workflow never holds what is in the Secret. The exit handler needs none of it.
+        env_from=[w.SecretEnvFrom(name=values.env_secret)] if values.env_secret and not at_end else None,
         resources=w.Resources(cpu_request=sizes.cpu, memory_request=sizes.memory, memory_limit=sizes.memory),
         security_context=container_security(),
         volume_mounts=_mounts(values),

@@ -154,6 +154,11 @@ class ChartValues(Values):
         default="market-data", description="existing claim of raw data; null: none mounted"
     )
     data_mount: str = Field(default="/data", description="where the data claim is mounted, read-only")
+    env_secret: Name | None = Field(
+        default=None,
+        description="existing Secret whose keys become the environment of the stages: AWS_ACCESS_KEY_ID, "
+        "AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL of the store; null: none",
+    )
     semaphore_config_map: Name = Field(
         default="walkforward-semaphores", description="ConfigMap of the semaphores"
     )

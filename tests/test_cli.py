@@ -109,7 +109,7 @@ def test_debug_shows_the_traceback_before_the_line(
     assert main(["gate", "--run-dir", str(tmp_path), "--debug"]) == 2
     errors = capsys.readouterr().err
     assert errors.startswith("Traceback (most recent call last):")
-    assert errors.splitlines()[-1].startswith(f"error: {tmp_path}/run.json: no prepared run here")
+    assert errors.splitlines()[-1].startswith(f"error: {tmp_path}/run.json: every fold is missing")
 
 
 @pytest.mark.parametrize(

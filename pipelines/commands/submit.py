@@ -65,6 +65,7 @@ class SubmitOptions:
     )
     config: Annotated[str | None, Arg(long=True, group=RUN, help="Config file, a path in the pod.")] = None
     instrument: Annotated[str | None, Arg(long=True, group=RUN, help="Instrument preset.")] = None
+    mirror: Annotated[str | None, Arg(long=True, group=RUN, help="s3://bucket/prefix for results.")] = None
     gpu_pool: Annotated[str | None, Arg(long=True, group=RUN, help="Node pool of the training pods.")] = None
     run_id: Annotated[str | None, Arg(long=True, group=RUN, help="Name of the run; the same resumes.")] = None
     parameter: Annotated[

@@ -1,14 +1,19 @@
 """`logs -f` and `status` on a real cluster: every line once, while pods die and servers restart."""
 
 import json
+import random
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster.harness import Namespace, waited_for
 from tests.conftest import REPOSITORY
@@ -79,6 +84,111 @@ def test_every_line_once_across_a_killed_pod_a_kubelet_and_an_api_server(
     assert verdict in (ExitCode.DONE, ExitCode.REJECTED, ExitCode.INCONCLUSIVE), watch_err.read_text()
     assert watch_out.read_text().startswith("verdict: ")
     assert "fold0 train | attempt 1 failed (exit 137)" in watch_err.read_text()
+
+
+class CuttingProxy:
+    """Passes connections on to the API server, and cuts each off after a while."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self.server, self.num_cuts = server, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed: the test is over
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self.server) as upstream:
+            for pair in ((client, upstream), (upstream, client)):
+                threading.Thread(target=self._pump, args=pair, daemon=True).start()
+            time.sleep(random.uniform(0.3, 4))
+            self.num_cuts += 1
+            for end in (client, upstream):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_RDWR)
+
+
+# Bursts of lines, many of one moment and some equal, from both streams; the first attempt is killed.
+WRITER = """
+import os, sys, time
+n = 0
+for burst in range(30):
+    for _ in range(100):
+        sys.stdout.write(f"line {n}\\n"); n += 1
+        if n % 7 == 0: sys.stderr.write("same\\n")
+    sys.stdout.flush(); time.sleep(0.4)
+if "{{retries}}" == "0": os._exit(137)
+"""
+NUM_LINES, NUM_SAME = 3000, 3000 // 7
+
+
+def writer(template: dict[str, Any]) -> dict[str, Any]:
+    """A Workflow of one stage `train` that writes; settings of the pod as in the installed template."""
+    spec = template["spec"]
+    train = next(item for item in spec["templates"] if item["name"] == "prepare")
+    container = {
+        **{key: train["container"][key] for key in ("imagePullPolicy", "securityContext")},
+        "image": train["container"]["image"].replace("{{workflow.parameters.git-branch}}", "dev"),
+        "command": ["python3", "-u", "-c", WRITER],
+    }
+    retries = {"limit": 2, "retryPolicy": "Always", "backoff": {"duration": "2s"}}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "writer", "labels": {"app.kubernetes.io/name": "alpha-rl"}},
+        "spec": {
+            **{
+                key: spec[key]
+                for key in (
+                    "serviceAccountName",
+                    "securityContext",
+                    "podSpecPatch",
+                    "automountServiceAccountToken",
+                )
+                if key in spec
+            },
+            "entrypoint": "train",
+            "volumes": [volume for volume in spec["volumes"] if volume["name"] == "tmp"],
+            "templates": [{"name": "train", "retryStrategy": retries, "container": container}],
+        },
+    }
+
+
+def test_every_line_once_through_connections_that_are_cut_all_the_time(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(Path(namespace.cluster.env["KUBECONFIG"]).read_text())
+    server = config["clusters"][0]["cluster"]["server"].removeprefix("https://")
+    host, _, port = server.rpartition(":")
+    proxy = CuttingProxy((host, int(port)))
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+    cutting = tmp_path / "kubeconfig"
+    cutting.write_text(yaml.safe_dump(config))
+    cutting.chmod(0o600)
+    template = namespace.cluster.get("-n", namespace.name, "workflowtemplate", "walkforward")
+    namespace.apply(writer(template))
+    out, err = tmp_path / "out", tmp_path / "err"
+    words = ("logs", "writer", "-f", "--kubeconfig", str(cutting))
+    with proxy.listener, running(namespace, *words, out=out, err=err) as logs:
+        assert logs.wait(400) == 0, err.read_text()
+    lines = out.read_text().splitlines()
+    for number in (1, 2):
+        own = [
+            line.removeprefix(f"train/{number} | ") for line in lines if line.startswith(f"train/{number} |")
+        ]
+        assert [text for text in own if text.startswith("line ")] == [f"line {i}" for i in range(NUM_LINES)]
+        assert own.count("same") == NUM_SAME
+    assert proxy.num_cuts > 5
 
 
 def test_status_tells_attempts_steps_and_causes(namespace: Namespace) -> None:

@@ -230,3 +230,14 @@ def test_another_preset_brings_its_own_sizes_unless_they_are_given() -> None:
         "per-capacity": "16384",
         "checkpoint-every": "100",
     }
+
+
+def test_credentials_of_the_store_are_named_and_never_written() -> None:
+    spec = yaml.safe_load(render(ChartValues(env_secret="store")))["spec"]
+    named = {
+        template["name"]: template["container"].get("envFrom")
+        for template in spec["templates"]
+        if "container" in template
+    }
+    reference = [{"secretRef": {"name": "store"}}]
+    assert named == {**dict.fromkeys(("prepare", "train", "evaluate", "gate"), reference), "finish": None}
