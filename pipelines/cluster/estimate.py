@@ -7,13 +7,12 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipelines.cluster.api import Body, WorkflowApi
+from pipelines.cluster.api import MANAGED_LABEL, Body, WorkflowApi
 from pipelines.cluster.runs import workflow_run
 from pipelines.cluster.stages import StageRun, WorkflowRun
 from pipelines.plan import EVALUATE, GATE, PREPARE, TRAIN
 from trainer.errors import InputError
 
-TEMPLATE_LABEL = "workflows.argoproj.io/workflow-template"
 # A stage of a run with another value of these takes another time, nobody knows which.
 COMPARED = ("n-backtests", "per-capacity", "preset", "market", "mbp10-data-dir", "config", "gpu-pool")
 NEWEST = 20
@@ -58,7 +57,8 @@ def estimate(api: WorkflowApi, template: str, values: Mapping[str, str]) -> Esti
     """
     if not all(values.get(name, "").isdecimal() for name in ("n-steps", "folds")):
         return None  # a template of another kind
-    bodies = api.workflows(f"{TEMPLATE_LABEL}={template}")
+    # Argo's label for the template is only on workflows that its own command or server made.
+    bodies = [body for body in api.workflows(MANAGED_LABEL) if _template_of(body) == template]
     runs = [run for run in _first_of_their_run(bodies) if _comparable(run, values)][:NEWEST]
     if not runs:
         return None
@@ -83,6 +83,10 @@ def estimate(api: WorkflowApi, template: str, values: Mapping[str, str]) -> Esti
         folds=1 if int(values.get("fold-idx", "-1")) >= 0 else folds,
         num_runs=len(runs),
     )
+
+
+def _template_of(body: Body) -> str:
+    return str((body["spec"].get("workflowTemplateRef") or {}).get("name", ""))
 
 
 def _first_of_their_run(newest_first: Iterable[Body]) -> list[WorkflowRun]:

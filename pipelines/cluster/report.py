@@ -53,6 +53,8 @@ def of_workflow(api: WorkflowApi, text: str, part: str) -> str:
 def _why(run: WorkflowRun) -> str:
     if not run.ended:
         return f"it is {run.phase.lower()}, the gate comes last"
+    if run.stopped:
+        return "it was stopped"
     failed = next((stage for stage in run.stages if stage.failed), None)
     if failed is not None:
         return f"{failed.label} failed: {failed.reason or 'no reason is known'}"

@@ -10,7 +10,6 @@ from tests.pipelines.cluster.made_workflows import NAME, RUN_ID, MadeWorkflow, p
 from tests.pipelines.cluster.memory_api import TEMPLATE, MemoryApi
 
 DEFAULTS = {item["name"]: str(item["value"]) for item in TEMPLATE["spec"]["arguments"]["parameters"]}
-LABEL = "workflows.argoproj.io/workflow-template"
 
 
 def run(
@@ -30,7 +29,7 @@ def run(
         json.dumps(made.body(phase)).replace(RUN_ID, run_id or f"run-{name}").replace(NAME, name)
     )
     body["metadata"]["creationTimestamp"] = f"2026-11-{day:02d}T00:00:00Z"
-    body["metadata"]["labels"][LABEL] = "walkforward"
+    body["spec"]["workflowTemplateRef"] = {"name": "walkforward"}
     body["status"]["storedWorkflowTemplateSpec"]["arguments"] = TEMPLATE["spec"]["arguments"]
     values = {"folds": "2", "n_steps": "1000", **given}
     body["spec"]["arguments"]["parameters"] = [
@@ -91,6 +90,12 @@ def test_preempted_attempts_count_as_time_that_a_fold_took() -> None:
 )
 def test_a_run_of_another_kind_is_no_basis(given: dict[str, str]) -> None:
     assert found(run("a"), **given) is None
+
+
+def test_a_run_of_another_template_is_no_basis() -> None:
+    body = run("a")
+    body["spec"]["workflowTemplateRef"]["name"] = "walkforward-next"
+    assert found(body) is None
 
 
 def test_a_run_of_which_no_fold_is_done_is_no_basis() -> None:

@@ -65,6 +65,13 @@ def test_no_verdict_because_a_stage_failed() -> None:
         of_workflow(api, NAME, "report")
 
 
+def test_no_verdict_of_a_stopped_run() -> None:
+    killed = pod("Failed", begin=0, end=5, code=143, message="main: Error (exit code 143)")
+    body = MadeWorkflow().stage("prepare", "Failed", killed).body("Failed", shutdown="Stop")
+    with pytest.raises(InputError, match="no verdict: it was stopped"):
+        of_workflow(MemoryApi(body), NAME, "report")
+
+
 def test_one_fold_alone_has_no_verdict() -> None:
     made = MadeWorkflow(fold_idx=0).done("prepare").dag(0, "Succeeded").done("train", 0).done("evaluate", 0)
     with pytest.raises(InputError, match="no verdict: it ran one fold alone"):
