@@ -17,12 +17,10 @@ from pipelines.cluster.find import (
 from pipelines.cluster.submission import RUN_ID, Submission, again, check_against, workflow_body
 from trainer.errors import BusyError, ExitCode, InputError
 
-OUTPUTS = ("name", "yaml", "json")
-
 
 @dataclass(frozen=True)
 class Shown:
-    """Where the result goes and in which form: one of OUTPUTS, or None for what a person reads.
+    """Where the result goes and in which form: `name`, `yaml`, `json`, or None for what a person reads.
 
     flags: of the connection, for the commands that a person types next.
     """
