@@ -51,6 +51,12 @@ def _semaphore(parts: Parts) -> Body:
     return found
 
 
+def _env_secret(container: Body) -> str | None:
+    """The Secret that the environment is filled from; None for none."""
+    named = [each["secretRef"]["name"] for each in container.get("envFrom") or []]
+    return named[0] if named else None
+
+
 FINDERS: dict[str, Callable[[Parts], Any]] = {
     "namespace": lambda p: p.template["metadata"]["namespace"],
     "template_name": lambda p: p.template["metadata"]["name"],
@@ -63,6 +69,7 @@ FINDERS: dict[str, Callable[[Parts], Any]] = {
     "data_mount": lambda p: p.mounts["data"],
     "semaphore_config_map": lambda p: _semaphore(p)["name"],
     "semaphore_key": lambda p: _semaphore(p)["key"],
+    "env_secret": lambda p: _env_secret(p.container),
     "gpus": lambda p: int((p.container["resources"].get("limits") or {}).get(GPU, 0)),
     "gpu_pool_label": lambda p: next(iter(p.train.get("nodeSelector") or {}), ""),
     "gpu_tolerations": lambda p: [

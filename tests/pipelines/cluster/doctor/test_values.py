@@ -30,6 +30,7 @@ VALUES = st.builds(
     data_mount=st.just("/raw"),
     semaphore_config_map=NAMES,
     semaphore_key=NAMES,
+    env_secret=st.sampled_from([None, "store"]),
     gpus=st.just(1),
     gpu_pool_label=st.sampled_from(["pool", ""]),
     gpu_tolerations=st.lists(NAMES, max_size=2, unique=True).map(tuple),
