@@ -19,7 +19,7 @@ from benchmarks.step import new_runner, random_walk_tape
 from tests.learn.small import SMALL_AGENT
 from trainer.config import Config
 from trainer.learn.adapt import adapt
-from trainer.learn.replay import reprioritized
+from trainer.learn.replay import PRIORITY_ONE, reprioritized
 from trainer.learn.ring import SCALARS
 from trainer.learn.runner import Runner
 from trainer.learn.state import TrainState
@@ -149,6 +149,8 @@ def test_any_td_error_and_any_exponent_give_a_priority_that_can_be_summed(
     assert (found.priority[: len(errors)] >= 1).all()
     assert (found.priority <= 1 << 31).all()
     assert 1 <= int(found.max_priority) <= 1 << 31
+    unknown = ~torch.isfinite(torch.tensor(errors))
+    assert (found.priority[: len(errors)][unknown] == PRIORITY_ONE).all(), "as a new transition"
     assert torch.equal(found.priority[len(errors) :], replay.priority[len(errors) :])
 
 
