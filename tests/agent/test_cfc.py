@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -17,7 +19,7 @@ HORIZONS = (1, 4, 16)
 
 
 def sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x))
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0  # math.exp raises where it overflows
 
 
 def scalar_cfc(w: dict[str, Tensor], x: Tensor, elapsed: Tensor, sizes: tuple[int, ...]) -> list[list[float]]:
@@ -57,6 +59,30 @@ def test_the_recurrence_equals_its_equations_channel_by_channel(
     torch.testing.assert_close(
         run(w, x, elapsed, config.agent), torch.tensor(expected, dtype=torch.float64), rtol=1e-7, atol=1e-7
     )
+
+
+@settings(deadline=None, max_examples=20, derandomize=True)
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(1, 4), st.integers(1, 7)),
+    st.sampled_from([(0.0, 1.0), (1e-12, 1.0), (20.0, 1.0), (5.0, 0.0), (5.0, 1e3)]),
+    st.integers(0, 10_000),
+)
+def test_any_buckets_and_any_times_equal_the_equations(
+    shape: tuple[int, int, int, int], sizes: tuple[float, float], seed: int
+) -> None:
+    first, second, third, rows = shape
+    buckets = (max(first, 8 - second - third), second, third)
+    cfg = AgentConfig(hidden=sum(buckets), buckets=buckets, ssd_heads=1)
+    generator = torch.Generator().manual_seed(seed)
+    w = {
+        p.name: torch.randn(p.shape, generator=generator, dtype=torch.float64)
+        for p in cfc_parameters("cfc", cfg)
+    }
+    x = torch.randn(1, rows, cfg.hidden, generator=generator, dtype=torch.float64) * sizes[1]
+    elapsed = torch.rand(1, rows, generator=generator, dtype=torch.float64) * sizes[0]
+    expected = torch.tensor(scalar_cfc(w, x[0], elapsed[0], buckets), dtype=torch.float64)
+    # The time scale is stored in float32: 1 / sqrt(horizon) to seven digits.
+    torch.testing.assert_close(run(w, x, elapsed, cfg)[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_channel_never_depends_on_another_buckets_state(

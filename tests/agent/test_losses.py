@@ -181,28 +181,3 @@ def test_return_loss_is_the_cross_entropy_of_the_labelled_rows() -> None:
     assert (grad[target < 0] == 0).all()
     assert (grad[target >= 0] != 0).all()
     assert return_loss(logits, torch.full((3, 2), -1)).item() == 0.0
-
-
-def test_gradients_match_finite_differences() -> None:
-    logits, labels, valid, move_sd = labels_case()
-    every = torch.ones(2, NUM_ACTIONS, dtype=torch.bool)
-    every[:, 3] = False
-    policy, q = randn(2, NUM_ACTIONS, seed=8), randn(2, NUM_ACTIONS, seed=9)
-    distribution, temperature = torch.softmax(randn(2, 21, seed=4), -1), torch.tensor(0.7, dtype=F64)
-    classes, clip = torch.tensor([[1, -1, 3], [0, 2, 8]]), torch.tensor(0.2, dtype=F64)
-    old, advantage = torch.tensor([0.05, -0.9], dtype=F64), torch.tensor([1.0, -1.0], dtype=F64)
-
-    def log_policy(x: Tensor) -> Tensor:
-        return torch.log_softmax(torch.where(every, x, NEGATIVE), -1)
-
-    cases = {
-        "labels": (lambda x: torch.stack(label_loss(x, labels, valid, move_sd)), logits),
-        "returns": (lambda x: return_loss(x, classes), randn(2, 3, 9, seed=7)),
-        "categorical": (lambda x: categorical_loss(x, distribution), randn(2, 21, seed=6)),
-        "surrogate": (lambda x: clipped_surrogate(x, old, advantage, clip), torch.zeros(2, dtype=F64)),
-        "entropy": (lambda x: policy_entropy(log_policy(x), every), policy),
-        "distillation": (lambda x: distillation_loss(log_policy(x), q, every, temperature, NEGATIVE), policy),
-    }
-    for name, (loss, at) in cases.items():
-        leaf = at.clone().requires_grad_()
-        assert torch.autograd.gradcheck(loss, (leaf,)), name

@@ -57,6 +57,48 @@ def test_the_projection_equals_the_papers_loop_and_keeps_mass(
     assert (found >= 0).all()
 
 
+EXTREMES = [0.0, 1e-42, -1e-42, 1e6, -1e6, 1e38, -1e38, math.inf, -math.inf]
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(
+    st.integers(3, 51),
+    st.sampled_from([1e-3, 1.0, 4.0, 12.0, 1e3]),
+    st.one_of(st.floats(-3, 3), st.sampled_from(EXTREMES)),
+    st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1e-42, 1.0])),
+    st.sampled_from(["spread", "lowest", "highest", "both ends"]),
+    st.integers(0, 1000),
+)
+def test_any_support_any_reward_and_mass_at_its_edges_equal_the_loop(
+    num_atoms: int, span: float, reward: float, discount: float, mass: str, seed: int
+) -> None:
+    atoms = torch.linspace(-span, span, num_atoms, dtype=F64)
+    probability = torch.softmax(randn(1, num_atoms, seed=seed) * 3, -1)
+    if mass != "spread":
+        probability = torch.zeros_like(probability)
+        ends = {"lowest": [0], "highest": [-1], "both ends": [0, -1]}[mass]
+        probability[0, ends] = 1.0 / len(ends)
+    reward = reward * span  # in spans, so that it lands inside as often as outside
+    found = project(probability, [reward], [discount], atoms)
+    expected = looped_projection(probability[0].tolist(), atoms.tolist(), reward, discount)
+    np.testing.assert_allclose(found[0].numpy(), expected, atol=2e-8)
+    single = project_distribution(
+        probability.float(), atoms.float(), torch.tensor([reward]), torch.tensor([discount])
+    )
+    np.testing.assert_allclose(single[0].numpy(), expected, atol=1e-4)
+    assert single.sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("end", [0, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_mass_at_an_edge_stays_there_to_the_last_bit(end: int, dtype: torch.dtype) -> None:
+    probability, atoms = torch.zeros(1, 21, dtype=dtype), ATOMS.to(dtype)
+    probability[0, end] = 1.0
+    outward = 1.0 if end else -1.0
+    for reward, discount in ((0.0, 1.0), (outward, 1.0), (outward * 1e38, 0.9), (outward * 4.0, 0.0)):
+        assert torch.equal(project(probability, [reward], [discount], atoms), probability), reward
+
+
 def test_a_reward_between_two_atoms_is_split_by_distance() -> None:
     probability = torch.zeros(1, 21, dtype=F64)
     probability[0, 10] = 1.0  # all at 0

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -56,6 +58,31 @@ def test_the_block_equals_the_row_by_row_recurrence(
     plain = {name: value.numpy() for name, value in w.items()}
     expected = np.stack([recurrent_lane(plain, lane, config.agent) for lane in x.numpy()])
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(2, 6), st.integers(1, 3), st.integers(1, 5)),
+    st.sampled_from([(0.1, 1e-4), (0.4, 1.0), (2.0, 1e3), (0.4, 1e6), (1e-3, 0.0)]),
+    st.integers(0, 10_000),
+)
+def test_any_shape_at_any_size_equals_the_recurrence(
+    shape: tuple[int, int, int, int, int], sizes: tuple[float, float], seed: int
+) -> None:
+    lanes, rows, width, expand, state = shape
+    cfg = AgentConfig(
+        hidden=4 * width, buckets=(4 * width - 2, 1, 1), ssd_expand=expand, ssd_heads=4, ssd_state=state
+    )
+    generator = torch.Generator().manual_seed(seed)
+    w = {
+        p.name: torch.randn(p.shape, generator=generator, dtype=torch.float64) * sizes[0]
+        for p in ssd_parameters("ssd0", cfg)
+    }
+    x = torch.randn(lanes, rows, cfg.hidden, generator=generator, dtype=torch.float64) * sizes[1]
+    found = ssd_block(w, "ssd0", x, cfg).numpy()
+    plain = {name: value.numpy() for name, value in w.items()}
+    expected = np.stack([recurrent_lane(plain, lane, cfg) for lane in x.numpy()])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(expected).max()))
 
 
 def test_float32_is_close_to_float64(

@@ -52,6 +52,16 @@ def outcome_of(pnl: list[float], penalty: list[float]) -> Outcome:
     return Outcome(**fields | changed)
 
 
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1e38, -1e38])
+def test_a_deep_drawdown_under_an_absurd_scale_is_stored_finite(scale: float) -> None:
+    for config in (MARKED, AT_CLOSE):
+        values, _ = Slots(config).initial(torch.device("cpu"))
+        slots = Slots(config).read(values) | {"reward_scale": scalar(scale)}
+        stored = stored_reward(outcome_of([0.0], [-1e6]), slots, config.learn)
+        assert torch.isfinite(stored).all()
+        assert stored.item() < 0.0, "a penalty is never a reward"
+
+
 def test_only_a_run_that_is_paid_at_close_has_its_slots() -> None:
     assert set(CLOSE_SLOTS) <= set(Slots(AT_CLOSE).starts)
     assert set(CLOSE_SLOTS).isdisjoint(Slots(MARKED).starts)

@@ -1,5 +1,7 @@
 """The n-step rings against loops over lanes, under every rule that adds columns."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -57,6 +59,34 @@ def test_every_decision_becomes_exactly_the_transition_of_the_loop(
 def test_returns_discount_later_rewards_only() -> None:
     found = discounted_returns(torch.tensor([[1.0, 0.0], [2.0, 4.0], [4.0, 0.0]]), torch.tensor(0.5))
     assert found.tolist() == [[3.0, 2.0], [4.0, 4.0], [4.0, 0.0]]
+
+
+@settings(deadline=None, max_examples=80, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.floats(-(2.0**100), 2.0**100, width=32), st.booleans())
+        | st.tuples(st.sampled_from([0.0, 1e-42, 1e6, -1e6, 1e30]), st.booleans()),
+        min_size=1, max_size=16,
+    ),
+    st.sampled_from([0.0, 1e-20, 0.5, 0.9, 0.999, 1.0]),
+)  # fmt: skip
+def test_returns_equal_exact_fractions_at_any_size(
+    decisions: list[tuple[float, bool]], discount: float
+) -> None:
+    rewards = torch.tensor([reward for reward, _ in decisions])[:, None]
+    done = torch.tensor([closed for _, closed in decisions])[:, None]
+    gamma = torch.tensor(discount)
+    plain, (closing, closes) = discounted_returns(rewards, gamma), returns_until_close(rewards, done, gamma)
+    exact, factor = [Fraction(value) for value in rewards[:, 0].tolist()], Fraction(gamma.item())
+    for i in range(len(exact)):
+        ends = [k for k in range(i, len(exact)) if done[k]]
+        last = ends[0] if ends else len(exact) - 1
+        assert closes[i].item() == bool(ends)
+        for found, stop in ((plain[i], len(exact) - 1), (closing[i], last)):
+            terms = [factor ** (k - i) * exact[k] for k in range(i, stop + 1)]
+            size = float(sum(abs(term) for term in terms))
+            # Each term is rounded at most twice at every row it passes through.
+            assert found.item() == pytest.approx(float(sum(terms)), abs=2e-7 * len(terms) * size + 1e-44)
 
 
 def test_all_2048_masks_survive_packing() -> None:

@@ -1,15 +1,19 @@
 """Sampling from the replay against its exact expectation, and the priorities written back."""
 
+import bisect
 from collections import Counter
+from itertools import accumulate
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from trainer.config import Config
 from trainer.learn.random import Stream, uniform
-from trainer.learn.replay import PRIORITY_ONE, Replay, empty_replay, reprioritized, sample
+from trainer.learn.replay import PRIORITY_ONE, Replay, _drawn, empty_replay, reprioritized, sample
 from trainer.learn.tree import leaves
 from trainer.presets import demo
 
@@ -40,10 +44,10 @@ def drawn(replay: Replay, config: Config, count: int, steps: int) -> Counter[int
 PRIORITIES = [0, 1000, 3000, 0, 0, 12_000, 500, 65_536, 1, 40_000, 0, 7, 90_000, 2, 5000, 0]
 
 
-@pytest.mark.parametrize("count", [1, 7, 64])
+@pytest.mark.parametrize("count", [7, 64])
 def test_sampling_is_proportional_to_priority(count: int) -> None:
     replay, config = filled_with(PRIORITIES)
-    steps = max(12_000 // count, 300) if count > 1 else 3000
+    steps = max(7_000 // count, 300)
     found = drawn(replay, config, count, steps)
     assert all(PRIORITIES[index] > 0 for index in found), "an empty slot was drawn"
     likely = [i for i, p in enumerate(PRIORITIES) if p >= 500]
@@ -60,6 +64,58 @@ def test_strata_give_each_slot_its_whole_share_in_every_batch() -> None:
         noise = uniform(torch.tensor(1), torch.tensor(step), Stream.REPLAY, (16,))
         index = sample(replay, noise, torch.tensor(0.4), config).slot
         assert index.bincount(minlength=8).tolist() == priorities
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=20).filter(any), st.integers(1, 9))
+def test_over_all_draws_a_slot_comes_exactly_as_often_as_its_priority(
+    priorities: list[int], count: int
+) -> None:
+    sums, total = torch.tensor(priorities).cumsum(0), sum(priorities)
+    edges = [part * total // count for part in range(count + 1)]
+    width = torch.tensor(edges[1:]) - torch.tensor(edges[:-1])
+    found = torch.zeros(len(priorities), dtype=torch.int64)
+    for unit in range(int(width.max())):  # one draw for every unit of priority of every stratum
+        draws = ((unit + 0.5) / width.clamp(min=1)).clamp(max=1.0 - 2.0**-24).float()
+        slots = _drawn(sums, draws)
+        found += slots[unit < width].bincount(minlength=len(priorities))
+    assert found.tolist() == priorities
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    st.lists(st.integers(0, 1 << 31), min_size=1, max_size=12).filter(any),
+    st.sampled_from([1, 1 << 10, 1 << 24]),
+    st.sampled_from([1, 7, 1024, 4096]),
+    st.integers(0, 10_000),
+)
+@example([1 << 31] * 12, 1 << 24, 4096, 0)
+@example([1 << 31, 0, 1, 1 << 31], 1 << 24, 1024, 1)
+def test_no_buffer_however_large_and_full_of_the_largest_priority_leaves_exact_integers(
+    priorities: list[int], repeated: int, count: int, seed: int
+) -> None:
+    # Each number stands for that many neighbours of equal priority: up to 2^28 slots at 2^31, times 4096.
+    blocks = [priority * repeated for priority in priorities]
+    sums, total = list(accumulate(blocks)), sum(blocks)
+    draws = torch.rand(count, generator=torch.Generator().manual_seed(seed)).clamp(1e-7, 1.0 - 2.0**-24)
+    expected = []
+    for part, draw in enumerate(draws.tolist()):
+        low, high = part * total // count, (part + 1) * total // count
+        expected.append(bisect.bisect_right(sums, low + int(draw * float(high - low))))
+    assert _drawn(torch.tensor(sums), draws).tolist() == expected
+
+
+def test_a_long_draw_without_strata_fits_the_priorities_neither_badly_nor_too_well() -> None:
+    rng = np.random.default_rng(2)
+    priorities = (rng.lognormal(0.0, 1.0, 80) * PRIORITY_ONE).astype(np.int64)
+    sums, num = torch.from_numpy(priorities).cumsum(0), 8_000
+    noise = uniform(torch.tensor(3), torch.tensor(17), Stream.REPLAY, (num,))
+    slots = torch.cat([_drawn(sums, draw) for draw in noise.split(1)])  # one draw, one stratum
+    expected = priorities / priorities.sum() * num
+    assert expected.min() > 4
+    counts = slots.bincount(minlength=80).numpy()
+    chi2 = stats.chi2(79)
+    assert chi2.isf(0.999) < ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-3)
 
 
 @pytest.mark.parametrize("noise", [1e-7, 0.5, 1.0 - 2.0**-24])

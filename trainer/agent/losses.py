@@ -59,8 +59,9 @@ def clipped_surrogate(
 ) -> Tensor:
     """PPO's clipped surrogate `[B]`, as a loss (Schulman et al. 2017, eq. 7), log-ratio clamped first."""
     ratio = (log_prob - old_log_prob).clamp(-max_log_ratio, max_log_ratio).exp()
-    bounded = torch.maximum(torch.minimum(ratio, 1.0 + clip), 1.0 - clip)
-    return -torch.minimum(ratio * advantage, bounded * advantage)
+    gain, bounded = ratio * advantage, torch.maximum(torch.minimum(ratio, 1.0 + clip), 1.0 - clip) * advantage
+    # `where`, as the minimum of equals halves its gradient, and at a bound that has been halved once before.
+    return -torch.where(gain <= bounded, gain, bounded)
 
 
 def policy_entropy(log_policy: Tensor, feasible: Tensor) -> Tensor:

@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from trainer.agent.layout import GROUPS
-from trainer.learn.controllers import Observations, update_averages, update_learning_rates, update_outputs
+from trainer.learn.controllers import (
+    LR_BOUNDS,
+    Observations,
+    update_averages,
+    update_learning_rates,
+    update_outputs,
+)
 from trainer.learn.learner import Learner
 from trainer.learn.objective import ReplayLosses
 from trainer.learn.optimizer import Moments, Update, adamw, polyak
@@ -99,7 +105,7 @@ def _optimized(
     learner: Learner, state: TrainState, grad: Tensor, slots: dict[str, Tensor]
 ) -> tuple[Update, Tensor]:
     """AdamW with each group's own rate, then the target network `[P_q]` after the new weights of Q."""
-    rates = torch.stack([slots[f"lr.{group}"] for group in GROUPS])[learner.group_index]
+    rates = torch.stack([slots[f"lr.{group}"] for group in GROUPS]).clamp(*LR_BOUNDS)[learner.group_index]
     if learner.rate_scale is not None:
         rates = rates * learner.rate_scale
     moments = Moments(state.adam_m, state.adam_v, state.adam_step)

@@ -49,9 +49,9 @@ class Observations(NamedTuple):
 
 def blend_ema(old: Tensor, new: Tensor, observed: Tensor, alpha: float = ALPHA) -> Tensor:
     """Average that starts at its first non-zero observation and ignores non-finite or missing ones."""
-    usable = observed & torch.isfinite(new)
-    value = torch.where(usable, new, old)
-    return torch.where(usable, torch.where(old == 0.0, value, old + alpha * (value - old)), old)
+    moved = torch.where(old == 0.0, new, old + alpha * (new - old))
+    # The average, not the observation: the gap of two finite ones can overflow, and would never leave again.
+    return torch.where(observed & torch.isfinite(moved), moved, old)
 
 
 def bounded_step(

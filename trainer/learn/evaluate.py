@@ -33,6 +33,7 @@ from trainer.learn.runner import configure_device
 from trainer.learn.snapshot import stored_normaliser
 from trainer.learn.tiles import Tiles, cut_tiles
 from trainer.market.context import context_features
+from trainer.market.finite import require_finite
 from trainer.market.lanes import Lanes, defects_text
 from trainer.market.stops import risk_stage
 from trainer.market.tape import Tape, build_tape, observe, tape_info
@@ -83,6 +84,7 @@ class Evaluation:
         configure_device(self.device)
         cache, rows = open_cache(run.cache_dir), run.fold(index).test
         window = Window(rows.start_row, rows.end_row, rows.start_ns, rows.end_ns)
+        require_finite(cache, window, self.config)
         self.instrument = cache.instrument
         self.tape = build_tape(cache, window, stored_normaliser(checkpoint), self.config, self.device)
         self.tiles: Tiles = cut_tiles(self.tape, tape_info(window, self.config).start_row, self.config)

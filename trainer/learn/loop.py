@@ -30,6 +30,7 @@ from trainer.learn.runner import Runner, configure_device
 from trainer.learn.snapshot import restore, sections
 from trainer.learn.state import TrainState, initial_state
 from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
+from trainer.market.finite import require_finite
 from trainer.market.lanes import defect_counts, defects_text
 from trainer.market.tape import build_tape, fit_normaliser, window_labels
 
@@ -108,6 +109,7 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
     configure_device(device)
     cache = open_cache(run.cache_dir)
     window = Window(rows.start_row, rows.end_row, rows.start_ns, rows.end_ns)
+    require_finite(cache, window, config)
     labels = window_labels(cache, window, config)
     normaliser = fit_normaliser(cache, window, labels, config)
     tape = build_tape(cache, window, normaliser, config, device, labels)
@@ -233,11 +235,16 @@ def _train_steps(training: Training, steps: int, journal: Journal, stop: StopReq
 
 
 def _drain(training: Training, journal: Journal, drained: int) -> int:
-    """Copies the records of steps `drained + 1 .. completed` from the device ring to the journal."""
+    """Copies the records of steps `drained + 1 .. completed` from the device ring to the journal.
+
+    Warns of updates among them that were skipped because their gradient was not finite.
+    """
     now = training.runner.completed
     if now > drained:
-        ring = training.state.records.cpu().numpy()
-        journal.drain(ring[np.arange(drained, now) % RECORD_RING], METRIC_NAMES, drained + 1)
+        records = training.state.records.cpu().numpy()[np.arange(drained, now) % RECORD_RING]
+        journal.drain(records, METRIC_NAMES, drained + 1)
+        if skipped := int(np.sum(~np.isfinite(records[:, METRIC_NAMES.index("grad_norm")]))):
+            journal.warn(f"{skipped} of the last {now - drained} updates skipped: gradient not finite")
     return now
 
 

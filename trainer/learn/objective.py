@@ -23,7 +23,7 @@ from trainer.agent.losses import (
 )
 from trainer.config import LearnConfig
 from trainer.learn.replay import Batch, StepClose, UntilClose
-from trainer.learn.reward import unit_ticks
+from trainer.learn.reward import SPAN_BOUNDS, unit_ticks
 
 
 class SupervisedLosses(NamedTuple):
@@ -189,7 +189,7 @@ def replay_losses(
 
     `slots` are the bus by name, `target` the target network's weights of Q, `cfg` the rules.
     """
-    span, pick = slots["atom_span"], batch.action[:, None]
+    span, pick = slots["atom_span"].clamp(*SPAN_BOUNDS), batch.action[:, None]
     units = _in_units(batch, slots, cfg)
     critic = _critic(agent, w, target, batch, span, units, cfg)
     actor = _actor(agent, w, batch, critic.expected, units, slots, cfg)
@@ -240,7 +240,7 @@ def fresh_distillation(
 ) -> Tensor:
     """Distillation of Q into the policy on fresh `x [B, D + C]`: its gradient reaches the encoder."""
     with torch.no_grad():
-        expected = agent.expected_q(agent.q_distribution(w, x), slots["atom_span"])
+        expected = agent.expected_q(agent.q_distribution(w, x), slots["atom_span"].clamp(*SPAN_BOUNDS))
     log_policy = agent.policy(w, x, feasible)
     temperature = slots["distill_temperature"].clamp(min=1e-3)
     return distillation_loss(log_policy, expected, feasible, temperature, NEGATIVE).mean()

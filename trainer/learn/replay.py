@@ -132,7 +132,9 @@ def sample(replay: Replay, draws: Tensor, beta: Tensor, config: Config) -> Batch
 def _drawn(sums: Tensor, draws: Tensor) -> Tensor:
     """`[S] int64` slots, one from each of S equal strata of the inclusive sums `[N] int64`."""
     count = draws.shape[0]
-    stratum = torch.arange(count + 1, device=draws.device) * sums[-1] // count
+    part, total = torch.arange(count + 1, device=draws.device), sums[-1]
+    # part * total // count, without the product: N priorities at their maximum times S would leave int64.
+    stratum = part * (total // count) + part * (total % count) // count
     width = (stratum[1:] - stratum[:-1]).to(torch.float64)
     target = stratum[:-1] + (draws.to(torch.float64) * width).to(torch.int64)
     return torch.searchsorted(sums, target, right=True).clamp(max=sums.shape[0] - 1)

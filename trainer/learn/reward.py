@@ -26,7 +26,8 @@ def stored_reward(outcome: Outcome, slots: Values, learn: LearnConfig) -> Tensor
         scaled = _scaled_closes(outcome.trades, slots)
         loss = slots["loss_clamp"].clamp(*LOSS_BOUNDS)
         return torch.maximum(scaled, -loss).clamp(max=WIN_CLAMP) + outcome.drawdown_penalty
-    return outcome.reward_ticks.to(torch.float32) + outcome.drawdown_penalty * slots["reward_scale"]
+    scale = slots["reward_scale"].clamp(*SCALE_BOUNDS)
+    return outcome.reward_ticks.to(torch.float32) + outcome.drawdown_penalty * scale
 
 
 def unit_ticks(slots: Values, learn: LearnConfig) -> Tensor | None:

@@ -108,7 +108,8 @@ def _stored(
     learn: LearnConfig,
 ) -> tuple[Ring, Tensor, Tensor]:
     """The ring with this decision entered, and the transitions that became whole: `[(n + 1) B, W]`, valid."""
-    now, gamma = Now(fresh.h, fresh.context, fresh.feasible, state.lanes.cursor), slots["gamma"]
+    now = Now(fresh.h, fresh.context, fresh.feasible, state.lanes.cursor)
+    gamma = slots["gamma"].clamp(0.0, 1.0)
     ready_rows, ready = completed(state.ring, state.step, now, gamma, learn)
     reward = stored_reward(outcome, slots, learn)
     log_prob = log_policy.gather(1, outcome.executed[:, None])[:, 0]

@@ -36,7 +36,8 @@ def learn(learner: Learner, params: Tensor, target: Tensor, batch: Batch, bus: T
 def draw(learner: Learner, state: TrainState, replay: Replay) -> Batch:
     """The batch of this step."""
     draws = uniform(state.seed, state.step, Stream.REPLAY, (learner.config.learn.batch_size,))
-    return sample(replay, draws, learner.slots.read(state.bus)["per_beta"], learner.config)
+    beta = learner.slots.read(state.bus)["per_beta"].clamp(0.0, 1.0)
+    return sample(replay, draws, beta, learner.config)
 
 
 @dataclass(frozen=True)
