@@ -26,8 +26,8 @@ from trainer.errors import InputError
 
 WHERE = "parameters"
 RUN_ID = "run-id"
-# What a run's results do not depend on: the same run, another fold or another pool.
-NOT_IN_KEY = ("run-id", "git-branch", "fold-idx", "gpu-pool")
+# What a run's results do not depend on: the same run, another fold, another pool, copied elsewhere.
+NOT_IN_KEY = ("run-id", "git-branch", "fold-idx", "gpu-pool", "mirror")
 KEY_LENGTH = 12
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 

@@ -87,9 +87,9 @@ def test_the_run_id_is_the_same_for_the_same_parameters_whatever_their_order() -
     assert stable_run_id({"folds": "3", "git-branch": "v2"}).startswith("v2-")
 
 
-def test_another_fold_or_pool_of_the_same_run_is_the_same_run() -> None:
-    whole = stable_run_id({"folds": "3"})
-    assert stable_run_id({"folds": "3", "fold-idx": "1", "gpu-pool": "other"}) == whole
+@pytest.mark.parametrize("elsewhere", [{"fold-idx": "1"}, {"gpu-pool": "other"}, {"mirror": "s3://results"}])
+def test_another_fold_pool_or_mirror_of_the_same_run_is_the_same_run(elsewhere: dict[str, str]) -> None:
+    assert stable_run_id({"folds": "3", **elsewhere}) == stable_run_id({"folds": "3"})
 
 
 @given(

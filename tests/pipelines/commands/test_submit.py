@@ -65,6 +65,7 @@ def test_every_flag_is_the_parameter_of_its_name(capsys: pytest.CaptureFixture[s
         "config": "/c",
         "instrument": "ES",
         "gpu-pool": "pool",
+        "mirror": "s3://results/runs",
         "run-id": "run",
     }
     assert {parameter_name(name) for name in RunParameters.model_fields} == set(given)
