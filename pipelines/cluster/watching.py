@@ -13,6 +13,8 @@ from pipelines.cluster.verdict import verdict_of
 from pipelines.progress import STEP, Display, LiveDisplay, display_for, parse_progress
 from trainer.errors import ExitCode, InputError
 
+# Of a trainer's lines without progress, what a person who only watches should know.
+TOLD = ("resumed from step ", "warning: ")
 Clock = Callable[[], datetime]
 
 
@@ -96,11 +98,12 @@ class Changes:
                 self._argo_progress(stage.label, stage.last)
 
     def line(self, source: Source, text: str) -> None:
-        """A line of a running stage: only its progress is shown."""
-        progress = parse_progress(text)
+        """A line of a running stage: shown are progress, what it resumed from, and warnings."""
+        progress, label = parse_progress(text), source.stage.label
         if progress is None:
+            if text.startswith(TOLD):
+                self._display.note(label, text)
             return
-        label = source.stage.label
         self._logged.add(source.attempt.pod)
         if STEP.match(text) and not self._further(label, progress.done, progress.total):
             return

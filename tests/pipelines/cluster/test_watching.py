@@ -89,6 +89,19 @@ def test_step_lines_are_thinned_to_tenths_and_carry_the_metrics() -> None:
     assert out.getvalue() == "verdict: pass\n"
 
 
+def test_what_a_stage_resumed_from_and_its_warnings_are_told() -> None:
+    stream = io.StringIO()
+    changes = Changes(PlainDisplay(stream))
+    run = workflow_run(training())
+    (source,) = running_attempts(run)
+    for text in ("config: x", "resumed from step 40 (c) attempt=2", "warning: disk full", "device: cpu"):
+        changes.line(source, text)
+    assert stream.getvalue().splitlines() == [
+        "fold0 train | resumed from step 40 (c) attempt=2",
+        "fold0 train | warning: disk full",
+    ]
+
+
 def test_argos_late_progress_does_not_follow_the_logs_own() -> None:
     stream = io.StringIO()
     changes = Changes(PlainDisplay(stream))
