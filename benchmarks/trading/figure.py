@@ -17,6 +17,7 @@ from trainer.types import Action
 COLOUR_OF = {AGENT: COLOURS[0], ORACLE: COLOURS[2], RANDOM: FAINT}
 WON, LOST = COLOURS[2], COLOURS[1]
 LONG, SHORT = COLOURS[4], COLOURS[5]
+SIDES = {-1: SHORT, 1: LONG}
 UNKNOWN = "no optimal trader is known: the data are files"
 EQUITY_POINTS = 150  # of a line
 MIX_BINS = 32  # of a window
@@ -136,23 +137,19 @@ def _side_panel(axes: Axes, fold: TradedFold, shown: Ints) -> None:
     first = fold.rows[shown[0]]
     x = fold.rows[np.append(shown, shown[-1] + 1)] - first
     for level, (name, trader) in enumerate(fold.traders.items()):
-        for side in (-1, 1):
+        for side, colour in SIDES.items():
             at = np.flatnonzero(trader.side[shown] == side)
             spans = list(zip(x[at], np.diff(x)[at], strict=True))
-            axes.broken_barh(spans, (-level - 0.4, 0.8), color=_side_colour(side))
+            axes.broken_barh(spans, (-level - 0.4, 0.8), color=colour)
         axes.text(-0.006, -level, name, transform=axes.get_yaxis_transform(), ha="right", va="center")
     if fold.signal is not None:
         signal = fold.signal[shown] / 3
-        for side in (-1, 1):
+        for side, colour in SIDES.items():
             up = 1.6 + np.where(signal * side > 0, signal, 0.0)
-            axes.stairs(up, x, baseline=1.6, fill=True, color=_side_colour(side))
+            axes.stairs(up, x, baseline=1.6, fill=True, color=colour)
         axes.text(-0.006, 1.6, "signal", transform=axes.get_yaxis_transform(), ha="right", va="center")
     axes.set(xlim=(0, x[-2]), xlabel="book rows", yticks=[])
     axes.spines["left"].set_visible(False)
-
-
-def _side_colour(side: float) -> str:
-    return LONG if side > 0 else SHORT
 
 
 def holding(folds: Sequence[TradedFold]) -> Figure:

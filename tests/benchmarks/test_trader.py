@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import trader
+from benchmarks.picture import as_svg
 from benchmarks.trader import main
-from benchmarks.trading.figure import equity
+from benchmarks.trading.figure import equity, pictures
 from benchmarks.trading.fold import open_fold
 from tests.benchmarks.conftest import act
 from trainer.errors import ExitCode
@@ -65,14 +67,17 @@ def test_files_of_unknown_origin_have_no_oracle_and_the_page_says_so(
 def test_a_trader_who_never_trades_is_drawn(martingale: Path, tmp_path: Path) -> None:
     run_dir = Path(shutil.copytree(martingale, tmp_path / "run"))
     act(run_dir, lambda *_: lambda lanes, *_: (torch.zeros_like(lanes.lots), torch.zeros(len(lanes.lots))))
-    assert main([str(run_dir), "--out", str(tmp_path)]) == ExitCode.DONE
-    assert "nan" not in (tmp_path / "run-profit.svg").read_text()
-    assert "0 trades" in " ".join(texts(tmp_path / "run-prices.svg"))
+    drawn = pictures([open_fold(run_dir, 0, no_progress)])
+    assert "nan" not in as_svg(drawn["profit"], "profit")
+    assert drawn["prices"].axes[0].get_title(loc="left").endswith(" 0 trades")
+    assert list(drawn) == list(PAGES)
 
 
 def test_what_cannot_be_shown_is_one_line(
-    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trader, "EVERY_S", 1e9)
+
     def refused(code: ExitCode, said: str, *words: str) -> None:
         assert main([*words]) == code
         printed = capsys.readouterr()
