@@ -1,11 +1,12 @@
-"""A figure of small multiples, as SVG, that shows the books of several sources next to each other."""
+"""A figure of small multiples that shows the books of several sources next to each other."""
 
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure
 
+from benchmarks import picture
 from benchmarks.book_statistics import (
     BLOCK_ROWS,
     Sample,
@@ -19,9 +20,9 @@ from trainer.types import NUM_LEVELS
 
 Floats = npt.NDArray[np.float64]
 
-COLOURS = ("#0f172a", "#2563eb", "#ea580c", "#16a34a", "#9333ea")
-WIDTH, HEIGHT, COLUMNS = 270, 190, 4  # of a panel, px; panels a line
-LEFT, TOP, RIGHT, BOTTOM = 40, 34, 12, 30  # margins inside a panel
+COLOURS = (picture.INK, *picture.COLOURS[:4])
+LABEL = "Order-book statistics of several sources"
+COLUMNS = 4  # panels a line
 LAGS = np.arange(1, 33)  # rows
 BLOCK_LAGS = np.arange(1, 9)
 BUCKETS = np.linspace(-1.0, 1.0, 9)
@@ -68,22 +69,21 @@ def profile(rows: BookChunk) -> Curve:
     return Curve(np.arange(1.0, PROFILE_PARTS + 1), counts / counts.mean())
 
 
-def figure(by_source: dict[str, dict[str, Curve]]) -> str:
-    """The SVG of all panels and a legend."""
+def figure(by_source: dict[str, dict[str, Curve]]) -> Figure:
+    """All panels and a legend."""
     titles = list(next(iter(by_source.values())))
     lines = -(-len(titles) // COLUMNS)
-    width, height = COLUMNS * WIDTH, lines * HEIGHT + 34
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="system-ui, '
-        'sans-serif" font-size="11" role="img" aria-label="Order-book statistics of several sources">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        *_legend(list(by_source)),
-    ]
-    for index, title in enumerate(titles):
-        x, y = index % COLUMNS * WIDTH, index // COLUMNS * HEIGHT + 34
-        panel = _panel(title, [found[title] for found in by_source.values()])
-        parts += [f'<g transform="translate({x} {y})">', *panel, "</g>"]
-    return "\n".join([*parts, "</svg>", ""])
+    drawn = picture.drawing(3.3 * COLUMNS, 2.2 * lines + 0.4)
+    panels = drawn.subplots(lines, COLUMNS, squeeze=False).ravel()
+    for axes, title in zip(panels, titles, strict=False):
+        for (source, found), colour in zip(by_source.items(), COLOURS, strict=False):
+            axes.plot(found[title].x, found[title].y, color=colour, label=source)
+        axes.axhline(0.0, color=picture.FAINT, linewidth=0.8, linestyle=":")
+        axes.set_title(title, fontsize=8)
+    for axes in panels[len(titles) :]:
+        axes.set_axis_off()
+    drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(by_source))
+    return drawn
 
 
 def _by_lag(values: Floats, lags: npt.NDArray[np.int64]) -> Floats:
@@ -102,42 +102,3 @@ def _response(rows: BookChunk) -> Curve:
     total = np.bincount(bucket, mid[BLOCK_ROWS:] - mid[:-BLOCK_ROWS], minlength=len(BUCKETS) - 1)
     kept = count >= 50
     return Curve((0.5 * (BUCKETS[1:] + BUCKETS[:-1]))[kept], total[kept] / count[kept])
-
-
-def _legend(sources: list[str]) -> list[str]:
-    parts, x = [], LEFT
-    for source, colour in zip(sources, COLOURS, strict=False):
-        parts.append(f'<rect x="{x}" y="12" width="16" height="4" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 22}" y="18" fill="#0f172a">{escape(source)}</text>')
-        x += 40 + 7 * len(source)
-    return parts
-
-
-def _panel(title: str, lines: list[Curve]) -> list[str]:
-    """Title, axes with their ends written out, zero line and one polyline a source."""
-    x = np.concatenate([line.x for line in lines])
-    x = x if len(x) else np.zeros(1)
-    y = np.concatenate([line.y[np.isfinite(line.y)] for line in lines] + [np.zeros(1)])
-    low_x, high_x, low_y, high_y = x.min(), x.max(), y.min(), max(y.max(), y.min() + 1e-9)
-    right, base = WIDTH - RIGHT, HEIGHT - BOTTOM
-
-    def place(px: float, py: float) -> tuple[float, float]:
-        across = LEFT + (px - low_x) / max(high_x - low_x, 1e-9) * (right - LEFT)
-        return across, base - (py - low_y) / (high_y - low_y) * (base - TOP)
-
-    zero = place(low_x, 0.0)[1]
-    parts = [
-        f'<text x="8" y="{TOP - 12}" font-weight="600" fill="#0f172a">{escape(title)}</text>',
-        f'<path d="M{LEFT} {TOP}V{base}H{right}" fill="none" stroke="#94a3b8"/>',
-        f'<path d="M{LEFT} {zero:.1f}H{right}" stroke="#cbd5e1" stroke-dasharray="3 3"/>',
-        f'<text x="{LEFT - 4}" y="{TOP + 4}" text-anchor="end" fill="#475569">{high_y:.3g}</text>',
-        f'<text x="{LEFT - 4}" y="{base}" text-anchor="end" fill="#475569">{low_y:.3g}</text>',
-        f'<text x="{LEFT}" y="{base + 14}" fill="#475569">{low_x:g}</text>',
-        f'<text x="{right}" y="{base + 14}" text-anchor="end" fill="#475569">{high_x:g}</text>',
-    ]
-    for line, colour in zip(lines, COLOURS, strict=False):
-        known = np.isfinite(line.y)
-        points = [place(px, py) for px, py in zip(line.x[known], line.y[known], strict=True)]
-        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-    return parts

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from benchmarks.gate_bound import Coverage, Dependence
-from benchmarks.gate_figure import figure
 from benchmarks.gate_paths import Size
 from benchmarks.gate_study import Passes, Study, study
 from trainer.errors import ExitCode, InputError
@@ -28,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         found = study(PRESETS[options.preset](), _size(options), _log)
         if options.svg is not None:
-            _save(options.svg, figure(found))
+            _draw(options.svg, found)
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -120,12 +119,11 @@ def _size(options: argparse.Namespace) -> Size:
     return Size(*sizes, STRENGTHS, options.seed)
 
 
-def _save(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        what = f"cannot write: {error.strerror}"
-        raise InputError(what, where=str(path), do="choose another --svg file") from None
+def _draw(path: Path, found: Study) -> None:
+    from benchmarks.gate_figure import LABEL, figure  # matplotlib: slow to load
+    from benchmarks.picture import as_svg, save_svg
+
+    save_svg(path, as_svg(figure(found), LABEL), "--svg file")
 
 
 def _log(text: str) -> None:

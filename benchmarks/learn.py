@@ -29,13 +29,11 @@ from benchmarks.learning.experiment import (
     read_variants,
     variant_of,
 )
-from benchmarks.learning.figure import figure
 from benchmarks.learning.jobs import Plan, carry_out, say_error
 from benchmarks.learning.result import Result, finished, read_result
 from benchmarks.learning.table import summaries, table
 from benchmarks.learning.targets import missed, quick_set
 from trainer.errors import AlphaError, ExitCode, InputError
-from trainer.learn.atomic import write_file
 from trainer.presets import PRESETS
 
 QUICK_JOBS = 2
@@ -84,11 +82,10 @@ def _show(results: Sequence[Result], options: argparse.Namespace) -> None:
     elif results:
         sys.stdout.write(table(results) + "\n")
     if options.svg and results:
-        try:
-            write_file(options.svg, [figure(results).encode()])
-        except OSError as error:
-            what = f"cannot write: {error.strerror or error}"
-            raise InputError(what, where=str(options.svg), do="choose another --svg") from error
+        from benchmarks.learning.figure import LABEL, figure  # matplotlib: slow to load
+        from benchmarks.picture import as_svg, save_svg
+
+        save_svg(options.svg, as_svg(figure(results), LABEL), "--svg")
 
 
 def _asked_for(options: argparse.Namespace) -> list[Experiment]:

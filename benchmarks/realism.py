@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
-from benchmarks.book_figure import COLOURS, curves, figure, profile
+from benchmarks.book_figure import COLOURS, LABEL, curves, figure, profile
 from benchmarks.book_statistics import MIN_ROWS, Sample, Values, sample_of, statistics
+from benchmarks.picture import as_svg, save_svg
 from trainer.config import Market
 from trainer.errors import ExitCode, InputError
 from trainer.presets import PRESETS
@@ -60,12 +61,13 @@ def main(argv: list[str] | None = None) -> int:
         _check(options)
         samples = {_name(source): _sample(source, options) for source in options.sources}
         if options.svg is not None:
-            _save(options.svg, figure({name: curves(sample) for name, sample in samples.items()}))
+            found = {name: curves(sample) for name, sample in samples.items()}
+            save_svg(options.svg, as_svg(figure(found), LABEL), "--svg file")
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    found = {name: statistics(sample) for name, sample in samples.items()}
-    sys.stdout.write((_as_json(found, samples) if options.json else table(found)) + "\n")
+    figures = {name: statistics(sample) for name, sample in samples.items()}
+    sys.stdout.write((_as_json(figures, samples) if options.json else table(figures)) + "\n")
     return ExitCode.DONE
 
 
@@ -97,14 +99,6 @@ def _sample(source: str, options: argparse.Namespace) -> Sample:
     if source in MARKETS:
         return synthetic_sample(source, options.preset, options.rows)
     return sample_of(Path(source), options.rows)
-
-
-def _save(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        what = f"cannot write: {error.strerror}"
-        raise InputError(what, where=str(path), do="choose another --svg file") from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -121,8 +121,11 @@ def test_quick_tables_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert fine["fold_earns"] == 0.0
     held = {row["trader"]: row for row in found["dependence"]}["coin held 100 decisions, martingale"]
     assert held["mean_holding"] > 50 > held["block"][0], "holding long is not dependence"
-    root = ElementTree.parse(path).getroot()
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == len(found["coverage"]) / 2
+    texts = [str(text.text) for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+    assert "passes, with 95 % interval" in texts
+    dependences = {f"forgets over {row['tau']} decisions" for row in found["coverage"] if row["tau"]}
+    assert len(dependences) > 2
+    assert {"independent", *dependences} <= set(texts)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.book_figure import curves, figure, profile
+from benchmarks.book_figure import LABEL, curves, figure, profile
 from benchmarks.book_statistics import Sample, autocorrelation, statistics
+from benchmarks.picture import as_svg
 from benchmarks.realism import main
 from trainer.data.book import BookChunk
 from trainer.errors import ExitCode
@@ -92,9 +93,8 @@ def test_both_markets_side_by_side_as_json_and_as_a_figure(
         > martingale["imbalance and mid move over 8 rows"]
     )
     assert len(planted["rows by twelfth of the time"]) == 12
-    root = ElementTree.parse(path).getroot()
-    lines = root.iter("{http://www.w3.org/2000/svg}polyline")
-    assert len(list(lines)) == 2 * 8, "a line for each source in each panel"
+    texts = {text.text for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")}
+    assert {"planted", "martingale", "rows by twelfth of the time"} <= texts
     assert main(arguments[:-2]) == ExitCode.DONE
     table = capsys.readouterr().out.splitlines()
     assert [cell.strip() for cell in table[0].split("|")] == ["", "", "planted", "martingale", ""]
@@ -112,7 +112,11 @@ def test_a_real_file_is_measured(shared_data: Path, capsys: pytest.CaptureFixtur
 def test_a_figure_without_a_point_is_not_drawn_wrong() -> None:
     """Few rows define no autocorrelation: the panel stays, its line is empty."""
     few = curves(sample([100] * 40, [5] * 40, [1.0] * 39, [1]))
-    text = figure({"few": few})
+    drawn = figure({"few": few, "same": few})
+    assert [axes.get_title(loc="left") for axes in drawn.axes] == list(few)
+    # The zero line is the third.
+    assert [len(axes.lines) for axes in drawn.axes] == [3] * len(few), "a line for each source in each panel"
+    text = as_svg(drawn, LABEL)
     assert "nan" not in text
     ElementTree.fromstring(text)
 

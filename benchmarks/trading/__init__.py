@@ -1,0 +1,1 @@
+"""What an agent did on its test windows, as a trader looks at it."""
