@@ -28,7 +28,7 @@ install: $(READY) ## Create .venv from the lock files (every other target does i
 
 # Only locked packages with known hashes enter .venv: pip brings uv, uv brings the rest. pyproject.toml is a
 # prerequisite because the editable install reads scripts and packages from it.
-$(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
+$(READY): requirements/uv.txt requirements/dev.txt pyproject.toml pipelines/alpha_rl_hera.pth
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed (PYTHON=...)")'
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/uv.txt

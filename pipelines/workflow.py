@@ -66,22 +66,6 @@ def workflow_template(values: ChartValues) -> w.WorkflowTemplate:
     return template
 
 
-def submitted(values: ChartValues, parameters: RunParameters) -> w.Workflow:
-    """A Workflow of the template's reference, arguments and labels: all that Strict referencing allows."""
-    # All that was given, defaults too: the template's own default may be another one.
-    given = parameters.model_dump(exclude_unset=True)
-    labels = {"app.kubernetes.io/name": "alpha-rl"}
-    if parameters.run_id and len(parameters.run_id) <= 63:
-        labels["alpha-rl/run-id"] = parameters.run_id
-    return w.Workflow(
-        generate_name=f"{values.template_name}-",
-        namespace=values.namespace,
-        labels=labels,
-        arguments={parameter_name(name): str(value) for name, value in given.items()} or None,
-        workflow_template_ref=m.WorkflowTemplateRef(name=values.template_name),
-    )
-
-
 def _parameters() -> list[w.Parameter]:
     schema = RunParameters.model_json_schema()["properties"]
     return [

@@ -13,7 +13,7 @@ VERSION = "v1alpha1"
 WATCH_S = 60
 MARGIN_S = 15
 TEMPLATE_ABSENT = (
-    "check --template and --namespace, or install it: walkforward render | kubectl apply -n {namespace} -f -"
+    "check --template and --namespace, or install it: walkforward render -n {namespace} | kubectl apply -f -"
 )
 
 

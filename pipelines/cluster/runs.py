@@ -6,7 +6,7 @@ Facts of Argo 4.0 and 4.1: a stage with retries is a node of type Retry whose at
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ class _Reader:
             attempts=() if node["type"] == "Skipped" else attempts,
             finished=moment(node.get("finishedAt")),
             waits_for="" if phase in ENDED else self._waits_for(node, attempts),
-            outputs=values((node.get("outputs") or {}).get("parameters")),
+            outputs=_outputs([*pods[-1:], node]),
         )
 
     def _attempt(self, node: Node, template: str, number: int) -> Attempt:
@@ -197,6 +197,15 @@ class _Reader:
         args = [str(arg) for arg in self._train_container().get("args") or []]
         template = args[args.index("--run-dir") + 1] if "--run-dir" in args[:-1] else ""
         return template.replace("{{inputs.parameters.run-id}}", run_id) if run_id else ""
+
+
+def _outputs(nodes: Iterable[Node]) -> dict[str, str]:
+    """Output parameters that any of the nodes has: what a pod reports late its retry node may never get."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        told = values((node.get("outputs") or {}).get("parameters"))
+        found |= {name: text for name, text in told.items() if text}
+    return found
 
 
 def _order(stage: StageRun) -> tuple[int, int, int, str]:

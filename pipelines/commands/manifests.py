@@ -17,6 +17,8 @@ Examples:
 
     walkforward render -o walkforward.yaml
 
+    walkforward render -n quant | kubectl apply -f -
+
     walkforward render --workflow -p folds=3 -p market=planted | kubectl create -f -
 """
 LINT_EXAMPLES = """Check Argo YAML offline: schema, references, and the rules of a run that resumes.
@@ -36,6 +38,9 @@ class Render:
         None
     )
     values: Annotated[Path | None, Arg(long=True, help="YAML file of chart values.")] = None
+    namespace: Annotated[
+        str | None, Arg(short="-n", long=True, help="Where it will be; the values' own unless given.")
+    ] = None
     workflow: Annotated[bool, Arg(long=True, help="A Workflow that uses the template, to submit.")] = False
     parameter: Annotated[
         list[str], Arg(short="-p", long=True, help="name=value of the Workflow; repeat it.")
@@ -47,7 +52,8 @@ class Render:
 
         if self.parameter and not self.workflow:
             raise InputError("-p belongs to a Workflow", where="--parameter", do="add --workflow")
-        text = render(chart_values(self.values), parameters_of(self.parameter) if self.workflow else None)
+        values = chart_values(self.values, self.namespace)
+        text = render(values, parameters_of(self.parameter) if self.workflow else None)
         if self.output is None:
             sys.stdout.write(text)
             return int(ExitCode.DONE)

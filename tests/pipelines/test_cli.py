@@ -118,3 +118,17 @@ def test_lint_prints_findings_and_exits_2(tmp_path: Path, capsys: pytest.Capture
 def test_lint_of_the_rendered_template_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_render_for_a_namespace_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", "-n", "quant"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["metadata"]["namespace"] == "quant"
+
+
+def test_a_values_file_that_is_no_mapping_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text("- image\n")
+    assert main(["render", "--values", str(file)]) == 2
+    assert f"{file}: not a mapping of values; write name: value lines" in capsys.readouterr().err

@@ -215,15 +215,21 @@ def test_the_token_is_mounted_into_argos_containers_alone(
     assert volume["name"] not in {mount["name"] for one in stages for mount in one["volumeMounts"]}
 
 
+def sent(*pairs: str) -> dict[str, str]:
+    """Parameters of the submitted workflow."""
+    body = yaml.safe_load(render(ChartValues(), parameters_of(list(pairs))))
+    return {item["name"]: item["value"] for item in body["spec"]["arguments"]["parameters"]}
+
+
 def test_what_was_given_is_sent_though_it_equals_our_default() -> None:
-    body = yaml.safe_load(render(ChartValues(), parameters_of(["folds=3"])))
-    assert body["spec"]["arguments"]["parameters"] == [{"name": "folds", "value": "3"}]
+    assert sent("folds=3")["folds"] == "3"
+    assert set(sent("folds=3")) == {"folds", "run-id"}
 
 
 def test_another_preset_brings_its_own_sizes_unless_they_are_given() -> None:
-    body = yaml.safe_load(render(ChartValues(), parameters_of(["preset=demo", "n-steps=20"])))
-    sent = {item["name"]: item["value"] for item in body["spec"]["arguments"]["parameters"]}
-    assert sent == {
+    found = sent("preset=demo", "n-steps=20", "run-id=a")
+    assert found == {
+        "run-id": "a",
         "preset": "demo",
         "n-steps": "20",
         "n-backtests": "64",

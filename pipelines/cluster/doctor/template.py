@@ -22,7 +22,7 @@ def installed(cluster: Cluster) -> Iterator[Result]:
     try:
         cluster.installed()
     except AbsentError:
-        render = f"echo 'namespace: {namespace}' | walkforward render --values /dev/stdin"
+        render = f"walkforward render -n {namespace}"
         yield error(
             f"no WorkflowTemplate {name} in namespace {namespace}",
             f"helm install walkforward charts/walkforward -n {namespace}, or: {render} | kubectl apply -f -",

@@ -69,7 +69,7 @@ def test_workflows_come_newest_first_and_by_label(server: Loopback, api: KubeApi
 
 def test_an_absent_template_says_how_to_install_it(server: Loopback, api: KubeApi) -> None:
     server.answer = lambda request: Answer(STATUS | {"message": 'x "walkforward" not found'}, 404)
-    with pytest.raises(AbsentError, match=r"install it: walkforward render \| kubectl apply -n trading -f -"):
+    with pytest.raises(AbsentError, match=r"install it: walkforward render -n trading \| kubectl apply -f -"):
         api.template("walkforward")
 
 

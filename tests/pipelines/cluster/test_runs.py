@@ -174,3 +174,13 @@ def test_a_gate_that_rejects_is_done_and_one_that_breaks_failed() -> None:
 def test_a_stopped_workflow_is_known() -> None:
     assert workflow_run(MadeWorkflow().body(shutdown="Stop")).stopped
     assert not workflow_run(MadeWorkflow().body()).stopped
+
+
+def test_an_output_that_only_the_pod_has_is_found() -> None:
+    body = finished()
+    nodes = [node for node in body["status"]["nodes"].values() if node["templateName"] == "gate"]
+    for node in nodes:
+        of_pod = node["type"] == "Pod"
+        node.setdefault("outputs", {})["parameters"] = [{"name": "summary", "value": "{}" if of_pod else ""}]
+    assert {node["type"] for node in nodes} == {"Pod", "Retry"}
+    assert stage(workflow_run(body), "gate").outputs == {"summary": "{}"}

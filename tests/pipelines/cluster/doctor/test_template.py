@@ -34,7 +34,7 @@ def test_no_template_is_an_error_with_the_command_that_installs_it() -> None:
     reader = healthy()
     del reader.objects[TEMPLATE]
     text = only(look(installed, reader), "error")
-    assert "echo 'namespace: argo' | walkforward render --values /dev/stdin | kubectl apply -f -" in text
+    assert "walkforward render -n argo | kubectl apply -f -" in text
     assert look(current, reader) == []
     assert look(parameters, reader) == []
 
