@@ -106,6 +106,9 @@ def pod_patch(values: ChartValues) -> str:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
+            # The stages' user, whatever the controller's default: it reads the gate's outputs from the claim.
+            "runAsUser": values.user_id,
+            "runAsGroup": values.user_id,
         }
         mount = {"name": EXECUTOR_TOKEN, "mountPath": TOKEN_PATH, "readOnly": True}
         own = {"securityContext": security, "volumeMounts": [mount]}

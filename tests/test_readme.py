@@ -9,10 +9,13 @@ import pytest
 import yaml
 
 from pipelines.cli import Walkforward
+from pipelines.commands.submit import HeraSubmit
 from trainer.cli import Trainer
 from trainer.options import overlaid
 from trainer.presets import default
 
+# Other programs' commands; what they need of us is tested with the Makefile and the chart.
+OTHERS = ("make ", "helm ")
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 
 
@@ -22,12 +25,15 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[list[str]]:
     lines = [line for block in blocks("console") for line in block.splitlines()]
-    return [shlex.split(line, comments=True) for line in lines if line and not line.startswith("make ")]
+    return [shlex.split(line, comments=True) for line in lines if line and not line.startswith(OTHERS)]
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_a_command_of_the_readme_parses(words: list[str]) -> None:
-    if words[0].endswith("walkforward"):
+    if words[0] == "hera":
+        assert words[1:3] == ["submit", "walkforward"]
+        cappa.parse(HeraSubmit, argv=words[2:], backend=cappa.backend)
+    elif words[0].endswith("walkforward"):
         cappa.parse(Walkforward, argv=words[1:], backend=cappa.backend)
     else:
         assert words[:3] == ["python", "-m", "trainer"]

@@ -166,6 +166,8 @@ def _code(attempt: Attempt) -> str:
 
 def _end(stage: StageRun) -> str:
     """`done`, `failed (exit 2): ...`, `omitted: ...`, as the local runner says it."""
-    reason = f": {stage.reason}" if stage.reason else ""
+    # Argo's own words for a task that never ran begin with its state.
+    said = stage.reason.removeprefix(f"{stage.state}: ")
+    reason = f": {said}" if said else ""
     code = _code(stage.last) if stage.failed and stage.last is not None else ""
     return f"{stage.state}{code}{reason}"

@@ -29,6 +29,11 @@ SMALL_CONFIG = """
 synthetic: {rows_per_session: 16384}
 evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 250}
 """
+# A session a window: more folds than that market has.
+MANY_CONFIG = """
+synthetic: {rows_per_session: 8192, sessions: 21}
+evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 250}
+"""
 SMALL = ("--preset", "demo", "--market", "planted", "--config", "/feature-cache/small.yaml")
 # Small requests: the node has two cores, and what is tested is not their sharing.
 VALUES: dict[str, Any] = {
@@ -174,6 +179,7 @@ class Namespace:
         self.disk.mkdir(parents=True, exist_ok=True)
         os.chown(self.disk, USER_ID, USER_ID)
         (self.disk / "small.yaml").write_text(SMALL_CONFIG)
+        (self.disk / "many.yaml").write_text(MANY_CONFIG)
         self.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_objects(self.name, self.disk)))
         self.install()
 

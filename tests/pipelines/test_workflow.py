@@ -211,6 +211,8 @@ def test_the_token_is_mounted_into_argos_containers_alone(
     holders = [*patch["containers"], *patch["initContainers"]]
     assert [one["name"] for one in holders] == ["wait", "init"]
     assert all(volume["name"] in {mount["name"] for mount in one["volumeMounts"]} for one in holders)
+    # They read the gate's outputs from the claim, whose files belong to the stages' user.
+    assert {one["securityContext"]["runAsUser"] for one in holders} == {ChartValues().user_id}
     stages = [template["container"] for template in templates.values() if "container" in template]
     assert volume["name"] not in {mount["name"] for one in stages for mount in one["volumeMounts"]}
 

@@ -56,6 +56,12 @@ def test_each_change_is_one_line() -> None:
     ]
 
 
+def test_a_stage_that_never_ran_says_once_that_it_was_omitted() -> None:
+    made = MadeWorkflow(folds=1).done("prepare").dag(0)
+    made.left_out("evaluate", "evaluate", "Omitted", "omitted: depends condition not met", fold=0)
+    assert told(made.body())[-1] == "fold0 evaluate | omitted: depends condition not met"
+
+
 def test_a_preempted_attempt_is_told_and_the_next_one_begins() -> None:
     def train(phase: str, *pods: dict[str, Any], message: str = "") -> dict[str, Any]:
         made = MadeWorkflow(folds=1).done("prepare").dag(0)
