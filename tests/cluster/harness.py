@@ -157,6 +157,15 @@ class Namespace:
         found = (self.runs / run_id / f"fold{fold}").glob("checkpoint-*.bin")
         return max((int(path.stem.removeprefix("checkpoint-")) for path in found), default=-1)
 
+    def has_trained(self, run_id: str, fold: int) -> bool:
+        """Whether the fold's training has left its marker."""
+        return (self.runs / run_id / f"fold{fold}" / "train.DONE.json").exists()
+
+    def newest(self, run_id: str) -> str:
+        """Name of the newest workflow of a run."""
+        found = self.cluster.get("-n", self.name, "workflows", "-l", f"alpha-rl/run-id={run_id}")["items"]
+        return str(max(found, key=lambda body: body["metadata"]["creationTimestamp"])["metadata"]["name"])
+
     def marker(self, run_id: str, stage: str, fold: int | None = None) -> dict[str, Any]:
         """A completion marker."""
         directory = self.runs / run_id / ("" if fold is None else f"fold{fold}")

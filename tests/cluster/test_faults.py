@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -9,7 +10,10 @@ from tests.cluster.harness import SMALL, Namespace, waited_for
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-LONG = (*SMALL, "--folds", "1", "--n-steps", "300", "--checkpoint-every", "20")
+LONG = (*SMALL, "--folds", "1", "--checkpoint-every", "20")
+STEPS = 300
+# A node counts as lost only after 16 s: the training must not have ended by then.
+MORE_STEPS = 1000
 Fault = Callable[[Namespace, str], None]
 
 
@@ -54,12 +58,13 @@ def restarted_controllers(namespace: Namespace, pod: str) -> None:
     )
 
 
-FAULTS: dict[str, tuple[Fault, bool]] = {
-    "killed": (killed, True),
-    "deleted": (deleted, True),
-    "drained": (drained, True),
-    "lost-node": (lost_node, True),
-    "restarted-controllers": (restarted_controllers, False),
+# What happens, steps of the training, whether a further attempt must go on from a checkpoint.
+FAULTS: dict[str, tuple[Fault, int, bool]] = {
+    "killed": (killed, STEPS, True),
+    "deleted": (deleted, STEPS, True),
+    "drained": (drained, STEPS, True),
+    "lost-node": (lost_node, MORE_STEPS, True),
+    "restarted-controllers": (restarted_controllers, STEPS, False),
 }
 
 
@@ -75,29 +80,48 @@ def _node_status(namespace: Namespace) -> str:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(namespace: Namespace) -> str:
-    """Digest of the final checkpoint of a run that nothing disturbs."""
-    namespace.ended(namespace.submit(*LONG, "--run-id", "undisturbed"), 400)
-    assert len(namespace.attempts("undisturbed", 0)) == 1
-    return str(namespace.marker("undisturbed", "train", 0)["checkpoint_sha256"])
+def undisturbed(namespace: Namespace) -> Callable[[int], str]:
+    """Digest of the final checkpoint of a run of so many steps that nothing disturbs."""
+
+    @cache
+    def digest(steps: int) -> str:
+        run_id = f"undisturbed-{steps}"
+        namespace.submit(*LONG, "--n-steps", str(steps), "--run-id", run_id)
+        waited_for("end of training", 400, lambda: namespace.has_trained(run_id, 0))
+        assert len(namespace.attempts(run_id, 0)) == 1
+        return str(namespace.marker(run_id, "train", 0)["checkpoint_sha256"])
+
+    return digest
 
 
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_training_resumes_by_itself_with_the_undisturbed_bytes(
-    namespace: Namespace, undisturbed: str, name: str
+    namespace: Namespace, undisturbed: Callable[[int], str], name: str
 ) -> None:
-    fault, ends_the_pod = FAULTS[name]
-    workflow = namespace.submit(*LONG, "--run-id", name)
+    fault, steps, resumes = FAULTS[name]
+    expected = undisturbed(steps)
+    workflow = namespace.submit(*LONG, "--n-steps", str(steps), "--run-id", name)
     fault(namespace, namespace.training_pod(workflow, name, 0, step=60))
-    body = namespace.ended(workflow, 500)
-    assert namespace.marker(name, "train", 0)["checkpoint_sha256"] == undisturbed
+    # Judging goes on while the next run is disturbed: it must bear that too.
+    waited_for("end of training", 500, lambda: namespace.has_trained(name, 0))
+    assert namespace.marker(name, "train", 0)["checkpoint_sha256"] == expected
     resumed = [start["resumed_from_step"] for start in namespace.starts(name, 0)]
-    assert (max(resumed) > 0) == ends_the_pod, f"starts went on from {resumed}"
+    assert (max(resumed) > 0) == resumes, f"starts went on from {resumed}"
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_a_disturbed_run_is_judged_to_its_end(
+    namespace: Namespace, undisturbed: Callable[[int], str], name: str
+) -> None:
+    body = namespace.ended(namespace.newest(name), 500)
     assert (namespace.runs / name / "summary.json").exists(), body["status"].get("message")
+    assert namespace.marker(name, "evaluate", 0)["checkpoint_sha256"] == undisturbed(FAULTS[name][1])
 
 
-def test_stop_saves_and_retry_goes_on_to_the_same_bytes(namespace: Namespace, undisturbed: str) -> None:
-    workflow = namespace.submit(*LONG, "--run-id", "stopped")
+def test_stop_saves_and_retry_goes_on_to_the_same_bytes(
+    namespace: Namespace, undisturbed: Callable[[int], str]
+) -> None:
+    workflow = namespace.submit(*LONG, "--n-steps", str(STEPS), "--run-id", "stopped")
     namespace.training_pod(workflow, "stopped", 0, step=60)
     done = namespace.command("stop", workflow)
     assert done.returncode == 0, done.stderr
@@ -112,6 +136,7 @@ def test_stop_saves_and_retry_goes_on_to_the_same_bytes(namespace: Namespace, un
     done = namespace.command("retry", workflow, "-o", "name")
     assert done.returncode == 0, done.stderr
     again = done.stdout.strip()
-    namespace.ended(again, 400)
+    waited_for("end of training", 400, lambda: namespace.has_trained("stopped", 0))
+    assert namespace.newest("stopped") == again
     assert namespace.starts("stopped", 0)[-1]["resumed_from_step"] >= 60
-    assert namespace.marker("stopped", "train", 0)["checkpoint_sha256"] == undisturbed
+    assert namespace.marker("stopped", "train", 0)["checkpoint_sha256"] == undisturbed(STEPS)
