@@ -10,7 +10,7 @@ from pipelines.settings import ChartValues
 from tests.cluster.harness import SMALL, VALUES, Namespace, waited_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-WORDS = (*SMALL, "--folds", "3", "--n-steps", "60", "--checkpoint-every", "20", "--gpu-pool", "test")
+WORDS = (*SMALL, "--folds", "3", "--n-steps", "500", "--checkpoint-every", "100", "--gpu-pool", "test")
 TAINT = "nvidia.com/gpu=present:NoSchedule"
 
 
@@ -56,7 +56,9 @@ def test_the_third_fold_waits_for_a_gpu_and_evaluate_and_gate_stay_off_the_pool(
     waited_for("third fold that waits", 240, lambda: phases(pool, workflow, "train") == two_train)
     waiting = waited_for("scheduler's reason", 30, lambda: unschedulable(pool, workflow, "train"))
     assert "Insufficient nvidia.com/gpu" in waiting[0]
-    assert "Insufficient nvidia.com/gpu" in pool.command("status", workflow).stdout
+    # Argo takes the scheduler's reason over a moment later.
+    said = "Insufficient nvidia.com/gpu"
+    waited_for("reason in status", 60, lambda: said in pool.command("status", workflow).stdout, pause_s=2)
 
     pool.cluster.kubectl("taint", "node", "node-1", TAINT)
     kept_off = waited_for("waiting evaluation", 240, lambda: unschedulable(pool, workflow, "evaluate"))
