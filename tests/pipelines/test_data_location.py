@@ -32,10 +32,14 @@ def test_a_path_is_still_made_absolute() -> None:
     assert values["mbp10-data-dir"] == str(Path("es/x.dbn").resolve())
 
 
+def sent(*pairs: str) -> dict[str, str]:
+    """Parameters of a workflow with these."""
+    body = yaml.safe_load(render(ChartValues(), parameters_of(list(pairs))))
+    return {item["name"]: item["value"] for item in body["spec"]["arguments"]["parameters"]}
+
+
 def test_a_url_is_a_workflows_parameter_as_it_was_typed() -> None:
-    text = render(ChartValues(), parameters_of([f"mbp10-data-dir={URL}"]))
-    (parameter,) = yaml.safe_load(text)["spec"]["arguments"]["parameters"]
-    assert (parameter["name"], parameter["value"]) == ("mbp10-data-dir", URL)
+    assert sent(f"mbp10-data-dir={URL}")["mbp10-data-dir"] == URL
 
 
 def test_a_url_with_a_password_is_refused_before_it_is_in_a_workflow() -> None:
@@ -65,10 +69,7 @@ def test_every_stage_of_a_workflow_takes_the_mirror_from_its_parameter() -> None
         if template["name"] in [stage.name for stage in STAGES]:
             words = template["container"]["args"]
             assert words[words.index("--mirror") + 1] == "{{workflow.parameters.mirror}}"
-    (parameter,) = yaml.safe_load(render(ChartValues(), parameters_of(["mirror=s3://bucket/r/"])))["spec"][
-        "arguments"
-    ]["parameters"]
-    assert (parameter["name"], parameter["value"]) == ("mirror", "s3://bucket/r")
+    assert sent("mirror=s3://bucket/r/")["mirror"] == "s3://bucket/r"
 
 
 @pytest.mark.parametrize("given", ["s3://AKID:secret@bucket/t", "/a/path"])
