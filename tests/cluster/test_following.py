@@ -15,15 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.harness import Namespace, waited_for
+from tests.cluster.harness import SMALL, Namespace, waited_for
 from tests.conftest import REPOSITORY
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-LONG = (
-    *("--preset", "demo", "--market", "planted", "--folds", "1"),
-    *("--n-steps", "200", "--checkpoint-every", "20"),
-)
+STEPS = 1000  # the servers restart while it trains
+LONG = (*SMALL, "--folds", "1", "--n-steps", str(STEPS), "--checkpoint-every", "20")
 
 
 @contextmanager
@@ -196,7 +194,7 @@ def test_status_tells_attempts_steps_and_causes(namespace: Namespace) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     train = next(stage for stage in found["stages"] if stage["label"] == "fold0 train")
-    assert (train["state"], train["done"], train["total"]) == ("done", 200, 200)
+    assert (train["state"], train["done"], train["total"]) == ("done", STEPS, STEPS)
     assert [attempt["exit_code"] for attempt in train["attempts"]] == [137, 0]
     assert found["folds_done"] == 1
     listed = json.loads(namespace.command("status", "--json").stdout)

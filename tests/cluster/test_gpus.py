@@ -36,6 +36,7 @@ def pool(namespace: Namespace) -> Iterator[Namespace]:
     yield namespace
     cluster.kubectl("taint", "node", "node-1", f"{TAINT}-", check=False)
     cluster.kubectl(*semaphores, '{"data": {"gpu-pool": "2"}}')
+    cluster.tool("gpus", "0")
     namespace.install()
 
 
