@@ -140,17 +140,21 @@ class Namespace:
 
     def training_pod(self, workflow: str, run_id: str, fold: int, step: int, seconds: float = 180) -> str:
         """Name of the fold's running training pod once a checkpoint of at least `step` is on the claim."""
-        waited_for(
-            f"checkpoint of step {step} of fold {fold}",
-            seconds,
-            lambda: self.newest_checkpoint(run_id, fold) >= step,
-            pause_s=0.1,
+        return str(
+            waited_for(
+                f"pod that trains fold {fold} of {workflow} behind step {step}",
+                seconds,
+                lambda: self.newest_checkpoint(run_id, fold) >= step and self._training(workflow, fold),
+                pause_s=0.1,
+            )
         )
+
+    def _training(self, workflow: str, fold: int) -> str:
         for pod in self.pods(workflow, "train"):
             words = next(c for c in pod["spec"]["containers"] if c["name"] == "main")["args"]
             if pod["status"]["phase"] == "Running" and words[words.index("--fold-idx") + 1] == str(fold):
                 return str(pod["metadata"]["name"])
-        raise AssertionError(f"fold {fold} of {workflow} does not train")
+        return ""
 
     def newest_checkpoint(self, run_id: str, fold: int) -> int:
         """Step of the newest checkpoint of a fold; -1 for none."""
