@@ -11,7 +11,8 @@ from typing import Literal
 from trainer.errors import ExitCode
 
 Resources = Literal["small", "cpu", "gpu"]
-Scope = Literal["run", "fold"]
+# end: after the workflow, in its exit handler, which Argo gives no inputs.
+Scope = Literal["run", "fold", "end"]
 
 # A second attempt of these gives the same answer: bad input, a verdict, repeated crashes, a mismatch.
 NEVER_RETRIED = (
@@ -83,12 +84,12 @@ class Stage:
 
     def label(self, fold_idx: int | None) -> str:
         """What a person reads: `prepare`, `fold0 train`."""
-        return self.name if self.scope == "run" else f"fold{fold_idx} {self.name}"
+        return f"fold{fold_idx} {self.name}" if self.scope == "fold" else self.name
 
 
 def fold_prefix(stage: Stage, fold_idx: int | None) -> str:
     """`fold<k>/` for a stage of one fold, empty for a stage of the run."""
-    if stage.scope == "run":
+    if stage.scope != "fold":
         return ""
     if fold_idx is None:
         raise ValueError(f"stage {stage.name} belongs to a fold")
@@ -148,7 +149,7 @@ GATE = Stage(
 # After the end, whatever it was; only an orchestrator has it to say (Argo's exit handler).
 FINISH = Stage(
     name="finish",
-    scope="run",
+    scope="end",
     needs=(),
     options=("run-dir", "workflow", "status", "failures"),
     retry=RetryRule(limit=3),

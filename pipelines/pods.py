@@ -3,10 +3,11 @@
 from hera import workflows as w
 from hera.workflows import models as m
 
-from pipelines.plan import FINISH, RetryRule, Stage
+from pipelines.plan import RetryRule, Scope, Stage
 from pipelines.settings import ChartValues, PodResources
 
 INPUT = "{{{{inputs.parameters.{}}}}}"
+INPUTS: dict[Scope, tuple[str, ...]] = {"run": ("run-id",), "fold": ("run-id", "fold-idx"), "end": ()}
 # Kubernetes says "Pod was active on the node longer than the specified deadline", Argo "Step exceeded its
 # deadline"; the bare word would also match a transient "context deadline exceeded".
 DEADLINE_MESSAGE = "longer than the specified deadline|exceeded its deadline"
@@ -14,19 +15,19 @@ DEADLINE_MESSAGE = "longer than the specified deadline|exceeded its deadline"
 
 def stage_template(stage: Stage, values: ChartValues, argv: list[str]) -> w.Container:
     """The container template of a stage; `argv` are the words a developer types after `python -m trainer`."""
-    in_fold, at_end = stage.scope == "fold", stage is FINISH
     sizes: PodResources = getattr(values, f"{stage.resources}_resources")
-    names = [] if at_end else ["run-id", *(["fold-idx"] if in_fold else [])]
     return w.Container(
         name=stage.name,
-        inputs=[w.Parameter(name=name) for name in names],
+        inputs=[w.Parameter(name=name) for name in INPUTS[stage.scope]],
         image=f"{values.image}:{{{{workflow.parameters.git-branch}}}}",
         image_pull_policy=values.image_pull_policy,
         command=["python", "-m", "trainer"],
         args=argv,
         env=_environment(),
         # By reference: the Workflow never holds what is in the Secret. The exit handler needs none of it.
-        env_from=[w.SecretEnvFrom(name=values.env_secret)] if values.env_secret and not at_end else None,
+        env_from=[w.SecretEnvFrom(name=values.env_secret)]
+        if values.env_secret and stage.scope != "end"
+        else None,
         resources=w.Resources(cpu_request=sizes.cpu, memory_request=sizes.memory, memory_limit=sizes.memory),
         security_context=container_security(),
         volume_mounts=_mounts(values),
@@ -35,7 +36,7 @@ def stage_template(stage: Stage, values: ChartValues, argv: list[str]) -> w.Cont
         labels={"alpha-rl/stage": stage.name},
         metrics=_metrics(stage) if values.prometheus else None,
         # A fold's lock is on its DAG, so that train and evaluate are one critical section.
-        synchronization=None if in_fold or at_end else _run_mutex(stage, values),
+        synchronization=_run_mutex(stage, values) if stage.scope == "run" else None,
         termination_message_policy="FallbackToLogsOnError",
     )
 

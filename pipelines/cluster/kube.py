@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.cluster.api import Body
 from pipelines.cluster.failures import GROUP, Call, answer_failure
-from pipelines.cluster.transport import QuietError, Transport, json_lines
+from pipelines.cluster.transport import Namespaced, QuietError, json_lines
 
 VERSION = "v1alpha1"
 # The API server ends a watch after so long; whoever follows asks again and sees what was missed.
@@ -17,19 +17,8 @@ TEMPLATE_ABSENT = (
 )
 
 
-class KubeApi:
+class KubeApi(Namespaced):
     """`WorkflowApi` by requests to the Kubernetes API server."""
-
-    def __init__(self, transport: Transport, namespace: str) -> None:
-        self._transport, self._namespace = transport, namespace
-
-    @property
-    def namespace(self) -> str:
-        return self._namespace
-
-    @property
-    def address(self) -> str:
-        return self._transport.origin.address
 
     def create_workflow(self, body: Body, *, dry_run: bool = False) -> Body:
         query = {"fieldManager": "walkforward"} | ({"dryRun": "All"} if dry_run else {})

@@ -8,7 +8,7 @@ from datetime import datetime
 from pipelines.cluster.api import AbsentError, Body, UnreachableError
 from pipelines.cluster.failures import GROUP, Call, answer_failure
 from pipelines.cluster.kube import TEMPLATE_ABSENT, newest_first
-from pipelines.cluster.transport import QUIET_S, QuietError, Transport, json_lines
+from pipelines.cluster.transport import QUIET_S, Namespaced, QuietError, json_lines
 from trainer.errors import InputError
 
 # An Argo server keeps a quiet stream open for ever; whoever follows asks again after so long.
@@ -23,19 +23,8 @@ class EndedError(UnreachableError):
     """The server ended a stream that can be asked for again."""
 
 
-class ServerApi:
+class ServerApi(Namespaced):
     """`WorkflowApi` by requests to an Argo server's HTTP API."""
-
-    def __init__(self, transport: Transport, namespace: str) -> None:
-        self._transport, self._namespace = transport, namespace
-
-    @property
-    def namespace(self) -> str:
-        return self._namespace
-
-    @property
-    def address(self) -> str:
-        return self._transport.origin.address
 
     def create_workflow(self, body: Body, *, dry_run: bool = False) -> Body:
         request: Body = {"namespace": self._namespace, "workflow": body}

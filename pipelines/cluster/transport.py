@@ -153,3 +153,18 @@ def json_lines(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
                 yield json.loads(text)
             except ValueError:
                 continue
+
+
+class Namespaced:
+    """A namespace of one server: what the two kinds of `WorkflowApi` have in common."""
+
+    def __init__(self, transport: Transport, namespace: str) -> None:
+        self._transport, self._namespace = transport, namespace
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    def address(self) -> str:
+        return self._transport.origin.address

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks.trading.fold import TradedFold, open_fold
+from tests.learn.small import SMALL_AGENT
 from trainer.config import Config
 from trainer.data.synthetic import write_market
 from trainer.learn.account import Decisions, Trades
@@ -27,14 +28,7 @@ STEPS = 2
 CONFIG = demo().replaced(
     synthetic={"rows_per_session": 2048, "sessions": 2},
     data={"window_rows": 4, "folds": 1},
-    agent={
-        "hidden": 12,
-        "buckets": (4, 4, 4),
-        "ssd_blocks": 1,
-        "ssd_heads": 2,
-        "ssd_state": 4,
-        "head_hidden": 8,
-    },
+    agent=SMALL_AGENT,
     learn={"n_backtests": 8, "per_capacity": 64, "batch_size": 8},
     evaluate={
         "tile_decisions": 60,

@@ -84,6 +84,11 @@ class Cluster:
         assert done.returncode == 0 or not check, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
 
+    def restart_api_server(self) -> None:
+        """Restarts it and waits until it serves again."""
+        self.tool("restart", "kube-apiserver")
+        waited_for("API server", 60, lambda: "ok" in self.kubectl("get", "--raw", "/readyz", check=False))
+
     def get(self, *words: str) -> Any:
         """An object or list as kubectl has it."""
         return json.loads(self.kubectl("get", *words, "-o", "json"))

@@ -52,10 +52,7 @@ def lost_node(namespace: Namespace, pod: str) -> None:
 def restarted_controllers(namespace: Namespace, pod: str) -> None:
     """Argo's controller and the API server restart; the pod does not notice."""
     namespace.cluster.tool("restart", "workflow-controller")
-    namespace.cluster.tool("restart", "kube-apiserver")
-    waited_for(
-        "API server", 60, lambda: "ok" in namespace.cluster.kubectl("get", "--raw", "/readyz", check=False)
-    )
+    namespace.cluster.restart_api_server()
 
 
 # What happens, steps of the training, whether a further attempt must go on from a checkpoint.

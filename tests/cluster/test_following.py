@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.harness import SMALL, Namespace, waited_for
+from tests.cluster.harness import SMALL, Namespace
 from tests.conftest import REPOSITORY
 from trainer.errors import ExitCode
 
@@ -39,13 +39,6 @@ def running(namespace: Namespace, *words: str, out: Path, err: Path) -> Iterator
             child.wait()
 
 
-def restart_api_server(namespace: Namespace) -> None:
-    namespace.cluster.tool("restart", "kube-apiserver")
-    waited_for(
-        "API server", 60, lambda: "ok" in namespace.cluster.kubectl("get", "--raw", "/readyz", check=False)
-    )
-
-
 def restart_kubelet(namespace: Namespace) -> None:
     namespace.cluster.tool("restart", "kubelet")
     time.sleep(3)
@@ -65,7 +58,7 @@ def test_every_line_once_across_a_killed_pod_a_kubelet_and_an_api_server(
         running(namespace, "status", name, "--watch", out=watch_out, err=watch_err) as watch,
     ):
         namespace.training_pod(name, "lines", 0, step=20)
-        restart_api_server(namespace)
+        namespace.cluster.restart_api_server()
         pod = namespace.training_pod(name, "lines", 0, step=60)
         namespace.cluster.tool("kill-pod", namespace.name, pod)
         namespace.training_pod(name, "lines", 0, step=100)

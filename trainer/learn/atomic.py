@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from trainer.errors import InputError
 
 Buffer = bytes | memoryview
 
@@ -43,6 +45,15 @@ def write_file(
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def on_disk(path: Path, what: str, do: str) -> Iterator[None]:
+    """An OSError of the block is one line for a person: `PATH: WHAT (REASON); DO`, as an InputError."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what} ({error.strerror or error})", where=str(path), do=do) from error
 
 
 def write_json(path: Path, body: Any) -> None:

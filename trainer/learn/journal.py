@@ -10,8 +10,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.config import Config
-from trainer.errors import InputError
+from trainer.learn.atomic import on_disk
 from trainer.learn.records import RECORDS_FILE, cut_after, encoded
 
 # What the step line shows, in order, and how. `hold` is a share in [0, 1], shown in percent; `ent` in nats.
@@ -208,17 +208,10 @@ class Journal:
             self._progress_file = None
 
 
-@contextmanager
-def _on_disk(path: Path) -> Iterator[None]:
+def _on_disk(path: Path) -> AbstractContextManager[None]:
     """A failing disk is one clear line: the run can go on from its last checkpoint once there is room."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the training log cannot be written ({error.strerror})",
-            where=str(path),
-            do="make the run directory writable, with free space, and run the same command to go on",
-        ) from error
+    do = "make the run directory writable, with free space, and run the same command to go on"
+    return on_disk(path, "the training log cannot be written", do)
 
 
 def _duration(seconds: float) -> str:

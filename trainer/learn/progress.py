@@ -8,14 +8,13 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import CrashedTooOftenError, InputError
-from trainer.learn.atomic import write_json
+from trainer.errors import CrashedTooOftenError
+from trainer.learn.atomic import on_disk, write_json
 
 TERMINATION_LOG = Path("/dev/termination-log")
 TERMINATION_LOG_BYTES = 4096  # Kubernetes keeps no more of the message
@@ -129,13 +128,5 @@ class CrashCounter:
             file.write(json.dumps(attempt) + "\n")
 
 
-@contextmanager
-def _noted_in(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the start cannot be noted ({error.strerror or error})",
-            where=str(path),
-            do="make the run directory writable, with free space",
-        ) from error
+def _noted_in(path: Path) -> AbstractContextManager[None]:
+    return on_disk(path, "the start cannot be noted", "make the run directory writable, with free space")
