@@ -15,6 +15,13 @@ MANAGED_LABEL = "app.kubernetes.io/name=alpha-rl"
 RUN_ID_LABEL = "alpha-rl/run-id"
 STAGE_LABEL = "alpha-rl/stage"
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
+# What a label's value may be, unless it is empty.
+LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+# A controller with an instanceID takes only workflows with this label.
+INSTANCE_LABEL = "workflows.argoproj.io/controller-instanceid"
+# Argo's own commands set one of them: its UI lists a template's workflows and estimates their time by it.
+TEMPLATE_LABEL = "workflows.argoproj.io/workflow-template"
+CLUSTER_TEMPLATE_LABEL = "workflows.argoproj.io/cluster-workflow-template"
 
 
 class UnreachableError(InputError):

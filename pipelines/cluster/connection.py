@@ -6,6 +6,7 @@ from ARGO_TOKEN only: arguments are visible to every process of the machine. Loa
 """
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import cappa
 from cappa import Arg
 
-from pipelines.cluster.api import WorkflowApi
+from pipelines.cluster.api import LABEL_VALUE, WorkflowApi
 from trainer.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class ConnectionOptions:
     insecure_skip_verify: Annotated[
         bool, Arg(short="-k", long=True, group=GROUP, help="Do not check the Argo server's certificate.")
     ] = False
+    instance_id: Annotated[
+        str | None,
+        Arg(long="--instanceid", group=GROUP, help="instanceID of the controller, where it has one."),
+    ] = None
 
 
 def repeated(options: ConnectionOptions) -> str:
@@ -57,6 +62,7 @@ def repeated(options: ConnectionOptions) -> str:
         *(("--secure",) if options.secure else ()),
         *(("--insecure",) if options.insecure else ()),
         *(("--insecure-skip-verify",) if options.insecure_skip_verify else ()),
+        *(("--instanceid", options.instance_id) if options.instance_id else ()),
     ]
     return "".join(f" {shlex.quote(word)}" for word in words)
 
@@ -83,6 +89,7 @@ class Target:
 
     namespace: empty where neither flag nor variable gives it. server: None for the Kubernetes API.
     kubeconfig: files of the flag or of KUBECONFIG, empty for the usual place; given: the flag named it.
+    instance_id: of the controller that is meant, empty for one without.
     """
 
     namespace: str
@@ -92,6 +99,7 @@ class Target:
     kubeconfig: tuple[str, ...]
     given: bool
     context: str | None
+    instance_id: str = ""
 
     def __repr__(self) -> str:
         return f"Target({self.namespace!r}, {self.server!r}, {self.kubeconfig!r}, {self.context!r})"
@@ -108,15 +116,28 @@ def resolve(options: ConnectionOptions, environ: Mapping[str, str] | None = None
         if options.kubeconfig is not None
         else tuple(part for part in env.get("KUBECONFIG", "").split(os.pathsep) if part)
     )
+    server = _server(options, env)
     return Target(
         namespace=namespace,
         namespace_from=source if namespace else "",
-        server=_server(options, env),
+        server=server,
         token=env.get("ARGO_TOKEN", ""),
         kubeconfig=files,
         given=options.kubeconfig is not None,
         context=options.context,
+        instance_id=_instance_id(options, env, server),
     )
+
+
+def _instance_id(options: ConnectionOptions, env: Mapping[str, str], server: Server | None) -> str:
+    source = "--instanceid" if options.instance_id else "ARGO_INSTANCEID"
+    given = options.instance_id or env.get("ARGO_INSTANCEID", "")
+    if given and not re.fullmatch(LABEL_VALUE, given):
+        raise InputError(f"{given!r} cannot be an instance id", where=source, do="give the controller's own")
+    if given and server is not None:
+        do = "an Argo server has its own: leave it out"
+        raise InputError("does not go together with an Argo server", where=source, do=do)
+    return given
 
 
 def _server(options: ConnectionOptions, env: Mapping[str, str]) -> Server | None:
@@ -154,7 +175,7 @@ def connect(options: ConnectionOptions) -> WorkflowApi:
     if target.server is None:
         from pipelines.cluster.kube import KubeApi
 
-        return KubeApi(transport, namespace)
+        return KubeApi(transport, namespace, target.instance_id)
     from pipelines.cluster.server import ServerApi
 
     return ServerApi(transport, namespace)

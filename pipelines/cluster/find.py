@@ -1,11 +1,17 @@
 """A workflow by its name or by the id of its run."""
 
-from pipelines.cluster.api import MANAGED_LABEL, RUN_ID_LABEL, AbsentError, Body, WorkflowApi, labels_of
+from pipelines.cluster.api import (
+    LABEL_VALUE,
+    MANAGED_LABEL,
+    RUN_ID_LABEL,
+    AbsentError,
+    Body,
+    WorkflowApi,
+    labels_of,
+)
 from pipelines.settings import matches
 
 ENDED = ("Succeeded", "Failed", "Error")
-# What a label's value may be; a run id that is none is found by the workflow's parameters.
-LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 WORKFLOW_NAME = r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?"
 LATEST = "@latest"
 
@@ -36,6 +42,7 @@ def find_workflows(api: WorkflowApi, text: str) -> list[Body]:
 
 def runs_workflows(api: WorkflowApi, run_id: str) -> list[Body]:
     """All workflows of a run, newest first: by their label, else by what they were submitted with."""
+    # An id that is no label is found by the workflow's parameters.
     if matches(LABEL_VALUE, run_id) and (found := api.workflows(f"{RUN_ID_LABEL}={run_id}")):
         return found
     # Submitted by another command than ours: without the label, perhaps without the parameter.

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.cluster.api import Body
+from pipelines.cluster.api import INSTANCE_LABEL, Body
 from pipelines.cluster.failures import GROUP, Call, answer_failure
-from pipelines.cluster.transport import Namespaced, QuietError, json_lines
+from pipelines.cluster.transport import Namespaced, QuietError, Transport, json_lines
 
 VERSION = "v1alpha1"
 # The API server ends a watch after so long; whoever follows asks again and sees what was missed.
@@ -18,7 +18,14 @@ TEMPLATE_ABSENT = (
 
 
 class KubeApi(Namespaced):
-    """`WorkflowApi` by requests to the Kubernetes API server."""
+    """`WorkflowApi` by requests to the Kubernetes API server.
+
+    instance_id: lists hold only the workflows of the controller with this instanceID; empty: all.
+    """
+
+    def __init__(self, transport: Transport, namespace: str, instance_id: str = "") -> None:
+        super().__init__(transport, namespace)
+        self._instance_id = instance_id
 
     def create_workflow(self, body: Body, *, dry_run: bool = False) -> Body:
         query = {"fieldManager": "walkforward"} | ({"dryRun": "All"} if dry_run else {})
@@ -30,7 +37,9 @@ class KubeApi(Namespaced):
         return self._transport.ask(self._call("GET", "get", "workflows", name))
 
     def workflows(self, selector: str = "") -> list[Body]:
-        return newest_first(self._list({"labelSelector": selector} if selector else {}).get("items") or [])
+        own = f"{INSTANCE_LABEL}={self._instance_id}" if self._instance_id else ""
+        selectors = ",".join(filter(None, (selector, own)))
+        return newest_first(self._list({"labelSelector": selectors} if selectors else {}).get("items") or [])
 
     def watch_workflow(self, name: str) -> Iterator[Body]:
         only = {"fieldSelector": f"metadata.name={name}"}

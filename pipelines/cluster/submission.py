@@ -5,15 +5,22 @@ Only what was given is sent: the template on the cluster may have other defaults
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
-from pipelines.cluster.api import MANAGED_LABEL, RUN_ID_LABEL, Body
-from pipelines.cluster.find import LABEL_VALUE, given_parameters
+from pipelines.cluster.api import (
+    CLUSTER_TEMPLATE_LABEL,
+    INSTANCE_LABEL,
+    LABEL_VALUE,
+    MANAGED_LABEL,
+    RUN_ID_LABEL,
+    TEMPLATE_LABEL,
+    Body,
+)
+from pipelines.cluster.find import given_parameters
 from pipelines.settings import (
     NAME_PATTERN,
     RunParameters,
@@ -29,6 +36,7 @@ RUN_ID = "run-id"
 # What a run's results do not depend on: the same run, another fold, another pool, copied elsewhere.
 NOT_IN_KEY = ("run-id", "git-branch", "fold-idx", "gpu-pool", "mirror")
 KEY_LENGTH = 12
+ARGO_LABELS = "workflows.argoproj.io/"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 
 
@@ -37,7 +45,8 @@ class Submission:
     """What was asked for, checked without a cluster.
 
     sent: parameters by name, of this version; other: parameters that this version does not know, which the
-    template may. name: of the Workflow, empty for one that the server makes.
+    template may. name: of the Workflow, empty for one that the server makes. of_cluster: the template is a
+    ClusterWorkflowTemplate.
     """
 
     template: str
@@ -45,6 +54,7 @@ class Submission:
     other: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    of_cluster: bool = False
 
     @property
     def run_id(self) -> str:
@@ -140,6 +150,8 @@ def workflow_body(submission: Submission, namespace: str, *, with_run_id: bool =
     sent = {**submission.sent, **submission.other}
     key, _, value = MANAGED_LABEL.partition("=")
     labels = {key: value, **submission.labels}
+    if matches(LABEL_VALUE, submission.template):
+        labels[CLUSTER_TEMPLATE_LABEL if submission.of_cluster else TEMPLATE_LABEL] = submission.template
     if with_run_id:
         sent = {**sent, RUN_ID: submission.run_id}
         if matches(LABEL_VALUE, submission.run_id):
@@ -149,7 +161,8 @@ def workflow_body(submission: Submission, namespace: str, *, with_run_id: bool =
     )
     if namespace:
         metadata["namespace"] = namespace
-    spec: Body = {"workflowTemplateRef": {"name": submission.template}}
+    scope = {"clusterScope": True} if submission.of_cluster else {}
+    spec: Body = {"workflowTemplateRef": {"name": submission.template, **scope}}
     if sent:
         spec["arguments"] = {"parameters": [{"name": name, "value": value} for name, value in sent.items()]}
     return {
@@ -163,13 +176,13 @@ def workflow_body(submission: Submission, namespace: str, *, with_run_id: bool =
 def again(body: Body, run_id: str) -> Body:
     """A new Workflow like a submitted one: its template, parameters and our labels, under the same run id."""
     labels = (body["metadata"].get("labels") or {}).items()
-    kept = {key: value for key, value in labels if not re.match(r"workflows\.argoproj\.io/", key)}
+    # Argo's own labels tell of the old workflow, but for the controller that takes it.
+    kept = {key: value for key, value in labels if key == INSTANCE_LABEL or not key.startswith(ARGO_LABELS)}
     reference = body["spec"]["workflowTemplateRef"]
     submission = Submission(
         template=str(reference["name"]),
         sent={**given_parameters(body), RUN_ID: run_id},
         labels=kept,
+        of_cluster=bool(reference.get("clusterScope")),
     )
-    made = workflow_body(submission, str(body["metadata"].get("namespace", "")))
-    made["spec"]["workflowTemplateRef"] = reference  # it may be a cluster's, not a namespace's
-    return made
+    return workflow_body(submission, str(body["metadata"].get("namespace", "")))

@@ -95,21 +95,24 @@ class SubmitOptions:
         if self.dry_run + self.server_dry_run + self.watch > 1:
             do = "give one of --dry-run, --server-dry-run and --watch"
             raise InputError("these options exclude each other", where="options", do=do)
-        submission = self._submission(template)
+        target = resolve(connection)
+        submission = self._submission(template, target.instance_id)
         shown = submit.Shown(sys.stdout, sys.stderr, self.output, repeated(connection))
         if self.dry_run:
-            return submit.dry_run(submission, resolve(connection).namespace, shown)
+            return submit.dry_run(submission, target.namespace, shown)
         api = connect(connection)
         name = submit.submit(api, submission, shown, server_dry_run=self.server_dry_run)
         return submit.watched(api, name, shown) if self.watch else int(ExitCode.DONE)
 
-    def _submission(self, template: str) -> "Submission":
+    def _submission(self, template: str, instance_id: str) -> "Submission":
+        from pipelines.cluster.api import INSTANCE_LABEL
         from pipelines.cluster.submission import Submission, check_names, parameters_given
         from pipelines.settings import RunParameters
 
         flags = {name: getattr(self, name) for name in RunParameters.model_fields}
         sent, other = parameters_given(flags, self.parameter)
         labels = check_names(self.name or "", self.labels)
+        labels |= {INSTANCE_LABEL: instance_id} if instance_id else {}
         return Submission(template, sent, other, self.name or "", labels)
 
 

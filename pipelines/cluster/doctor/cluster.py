@@ -20,11 +20,15 @@ MOST_NODES = "500"
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asked for: template, chart values (None: those of the installed template), parameters."""
+    """What the user asked for: template, chart values (None: those of the installed template), parameters.
+
+    instance_id: of the controller that is meant, empty for one without.
+    """
 
     template: str = "walkforward"
     values: ChartValues | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    instance_id: str = ""
 
 
 class Cluster:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import yaml
 
-from pipelines.cluster.api import Body
+from pipelines.cluster.api import INSTANCE_LABEL, Body
 from pipelines.cluster.doctor.cluster import Cluster
 from pipelines.cluster.doctor.result import Check, Result, error, ok, warning
 
@@ -21,7 +21,6 @@ OLDEST, NEWEST = (3, 6), (4, 1)
 SELECTORS = ("app=workflow-controller", "app.kubernetes.io/component=workflow-controller")
 CONFIG = "workflow-controller-configmap"
 USUAL_NAMESPACE = "argo"
-INSTANCE_LABEL = "workflows.argoproj.io/controller-instanceid"
 PHASE_LABEL = "workflows.argoproj.io/phase"
 # A controller renews its lease every few seconds, and takes a workflow within one or two.
 LEASE_S = 60
@@ -194,21 +193,23 @@ def settings(cluster: Cluster) -> Iterator[Result]:
     config = controller_config(cluster)
     if config is None:
         taken, _ = _work(cluster)
-        if taken and INSTANCE_LABEL not in taken.labels:
-            yield ok(f"the controller took {taken.name}, which has no instance label")
+        asked = cluster.asked.instance_id
+        if taken and taken.labels.get(INSTANCE_LABEL, "") == asked:
+            of = f"has the instance label {asked}" if asked else "has no instance label"
+            yield ok(f"the controller took {taken.name}, which {of}")
             return
         yield warning(
             f"the controller's settings ({CONFIG}) cannot be seen from here",
-            "ask whether it sets instanceID (workflows would need its label)",
+            "ask whether it sets instanceID, and give it as --instanceid",
         )
         return
-    if instance := config.get("instanceID"):
-        yield warning(
-            f"the controller takes only workflows with the label {INSTANCE_LABEL}={instance}",
-            "submit with that label, or remove instanceID from the controller's settings",
-        )
+    instance, asked = str(config.get("instanceID") or ""), cluster.asked.instance_id
+    takes = f"workflows {f'with {INSTANCE_LABEL}={instance}' if instance else 'without an instance label'}"
+    if instance == asked:
+        yield ok(f"the controller takes {takes}")
     else:
-        yield ok("the controller takes workflows without an instance label")
+        do = f"give --instanceid {instance}, or set ARGO_INSTANCEID" if instance else "leave --instanceid out"
+        yield warning(f"the controller takes only {takes}: it would pass over the run", do)
 
 
 def controller_config(cluster: Cluster) -> Body | None:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -89,6 +89,7 @@ def examine(options: ConnectionOptions, asked: Asked, *, raising: bool = False) 
         yield finding
         if finding.check == "server" and finding.result.level is Level.ERROR:
             return
+    asked = replace(asked, instance_id=connection.target.instance_id)
     cluster = Cluster(connection.reader, connection.namespace, asked, rendered)
     yield from examine_cluster(cluster, raising=raising)
 

@@ -54,6 +54,34 @@ def test_an_argo_server_speaks_tls_and_is_checked_unless_told_otherwise() -> Non
     assert server == Server("x:1", "", secure=True, verify=True)
 
 
+def test_the_controllers_instance_is_the_flags_else_the_environments() -> None:
+    env = {"ARGO_INSTANCEID": "green"}
+    assert resolve(ConnectionOptions(), {}).instance_id == ""
+    assert resolve(ConnectionOptions(), env).instance_id == "green"
+    assert resolve(ConnectionOptions(instance_id="blue"), env).instance_id == "blue"
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "message"),
+    [
+        (ConnectionOptions(instance_id="a b"), {}, "--instanceid: 'a b' cannot be an instance id"),
+        (ConnectionOptions(), {"ARGO_INSTANCEID": "-x"}, "ARGO_INSTANCEID: '-x' cannot be an instance id"),
+        # As argo's own command: an Argo server has one controller, and its instance.
+        (
+            ConnectionOptions(argo_server="x:1", instance_id="blue"),
+            {},
+            "--instanceid: does not go together with an Argo server",
+        ),
+    ],
+)
+def test_an_instance_that_cannot_be_meant_is_refused(
+    options: ConnectionOptions, env: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError) as said:
+        resolve(options, env)
+    assert message in str(said.value)
+
+
 def test_plain_http_and_tls_at_once_are_refused() -> None:
     with pytest.raises(InputError, match="--secure and --insecure are both given; give one of them"):
         resolve(ConnectionOptions(argo_server="x:1", secure=True, insecure=True), {})
@@ -69,6 +97,7 @@ def test_plain_http_and_tls_at_once_are_refused() -> None:
         ),
         (["--insecure"], ConnectionOptions(insecure=True)),
         (["--secure"], ConnectionOptions(secure=True)),
+        (["--instanceid", "blue"], ConnectionOptions(instance_id="blue")),
         (["--kubeconfig", "/c", "--context", "dev"], ConnectionOptions(kubeconfig=Path("/c"), context="dev")),
     ],
 )

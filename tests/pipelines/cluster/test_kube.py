@@ -47,6 +47,18 @@ def test_a_workflow_is_created_and_comes_back_as_stored(server: Loopback, api: K
     assert "dryRun" not in request.query
 
 
+def test_a_controllers_instance_limits_every_list(server: Loopback) -> None:
+    server.answer = lambda request: listed()
+    origin = Origin(server.url, "test")
+    transport = Transport(urllib3.PoolManager(), server.url, origin, lambda: "")
+    own = "workflows.argoproj.io/controller-instanceid=blue"
+    for selector, asked in (("", own), ("a=b", f"a=b,{own}")):
+        KubeApi(transport, "trading", "blue").workflows(selector)
+        assert server.requests[-1].query["labelSelector"] == asked
+    KubeApi(transport, "trading").workflows()
+    assert "labelSelector" not in server.requests[-1].query
+
+
 def test_a_dry_run_stores_nothing(server: Loopback, api: KubeApi) -> None:
     api.create_workflow({}, dry_run=True)
     assert server.requests[-1].query["dryRun"] == "All"

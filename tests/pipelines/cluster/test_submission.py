@@ -176,12 +176,28 @@ def test_a_newer_template_takes_its_own_parameters() -> None:
     assert check_against(template(later={"value": "0"}), submission)["later"] == "1"
 
 
+def test_again_is_for_the_controller_that_took_the_first() -> None:
+    old = submitted("wf-1", "Failed", run_id="run")
+    old["metadata"]["labels"] |= {
+        "workflows.argoproj.io/controller-instanceid": "blue",
+        "workflows.argoproj.io/phase": "Failed",
+    }
+    labels = again(old, "run")["metadata"]["labels"]
+    assert labels["workflows.argoproj.io/controller-instanceid"] == "blue"
+    assert "workflows.argoproj.io/phase" not in labels
+
+
 def test_again_is_the_same_run_with_its_parameters_and_labels_in_a_new_workflow() -> None:
     body = again(submitted("wf-1", "Failed", run_id="run", folds="3"), "run")
     assert body["metadata"] == {
         "generateName": "walkforward-",
         "namespace": "trading",
-        "labels": {"app.kubernetes.io/name": "alpha-rl", "team": "desk", "alpha-rl/run-id": "run"},
+        "labels": {
+            "app.kubernetes.io/name": "alpha-rl",
+            "team": "desk",
+            "workflows.argoproj.io/workflow-template": "walkforward",
+            "alpha-rl/run-id": "run",
+        },
     }
     assert body["spec"] == {
         "workflowTemplateRef": {"name": "walkforward"},

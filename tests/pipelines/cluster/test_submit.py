@@ -158,6 +158,9 @@ def test_retry_keeps_a_template_of_the_whole_cluster() -> None:
     api = MemoryApi(old, templates=())
     retry(api, "wf-1", screen())
     assert api.created[0]["spec"]["workflowTemplateRef"] == {"name": "walkforward", "clusterScope": True}
+    labels = api.created[0]["metadata"]["labels"]
+    assert labels["workflows.argoproj.io/cluster-workflow-template"] == "walkforward"
+    assert "workflows.argoproj.io/workflow-template" not in labels
 
 
 @pytest.mark.parametrize("asked", ["wf-1", "wf-2", "run"])

@@ -20,6 +20,7 @@ from pipelines.settings import RunParameters, parameter_name
 from tests.pipelines.cluster.loopback import Answer, Loopback, Request, serving
 from tests.pipelines.cluster.memory_api import TEMPLATE
 
+INSTANCE = "workflows.argoproj.io/controller-instanceid"
 # Heavy or useless for a client dry run.
 NOT_LOADED = {"torch", "numpy", "pandas", "hera", "kubernetes", "requests", "urllib3", "boto3"}
 
@@ -154,6 +155,26 @@ def test_a_submit_creates_the_workflow_and_prints_what_follows(
     assert request.path == "/apis/argoproj.io/v1alpha1/namespaces/trading/workflows"
     assert request.body["metadata"]["labels"]["team"] == "desk"
     assert capsys.readouterr().out.startswith("walkforward-x7k2p submitted to namespace trading: run main-")
+
+
+def test_a_controllers_instance_is_the_workflows_label_and_the_lists(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARGO_INSTANCEID", "blue")
+    assert main(["submit"]) == 0
+    assert posted(server)[0].body["metadata"]["labels"][INSTANCE] == "blue"
+    lists = [
+        request.query["labelSelector"] for request in server.requests if "labelSelector" in request.query
+    ]
+    assert lists
+    assert all(f"{INSTANCE}=blue" in selector for selector in lists)
+
+
+def test_a_dry_run_names_the_instance_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", "--dry-run", "--instanceid", "blue", "-o", "json"]) == 0
+    labels = json.loads(capsys.readouterr().out)["metadata"]["labels"]
+    assert labels[INSTANCE] == "blue"
+    assert labels["workflows.argoproj.io/workflow-template"] == "walkforward"
 
 
 def test_the_server_is_told_of_a_dry_run(server: Loopback, capsys: pytest.CaptureFixture[str]) -> None:

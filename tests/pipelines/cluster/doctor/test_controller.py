@@ -156,6 +156,13 @@ def test_an_instance_id_is_a_warning_in_both_of_argos_forms(data: dict[str, str]
     reader = healthy()
     reader.objects[CONFIG]["data"] = data
     assert "controller-instanceid=blue" in only(look(settings, reader), "warning")
+    assert "controller-instanceid=blue" in only(look(settings, reader, instance_id="blue"), "ok")
+    assert "controller-instanceid=blue" in only(look(settings, reader, instance_id="red"), "warning")
+
+
+def test_an_instance_that_the_controller_does_not_have_is_a_warning() -> None:
+    said = only(look(settings, healthy(), instance_id="blue"), "warning")
+    assert "takes only workflows without an instance label" in said
 
 
 def test_settings_that_cannot_be_seen_are_a_warning() -> None:
@@ -170,6 +177,7 @@ def test_a_workflow_taken_without_instance_label_answers_for_unseen_settings() -
     assert "took old, which has no instance label" in only(look(settings, reader), "ok")
     body = reader.objects[f"{WORKFLOWS}/old"]
     body["metadata"]["labels"]["workflows.argoproj.io/controller-instanceid"] = "blue"
+    assert "which has the instance label blue" in only(look(settings, reader, instance_id="blue"), "ok")
     assert "cannot be seen from here" in only(look(settings, reader), "warning")
 
 
