@@ -34,6 +34,10 @@ class AbsentError(InputError):
     """There is no object of that name, or no such kind of object."""
 
 
+class TakenError(InputError):
+    """There is an object of that name already."""
+
+
 class DeniedError(InputError):
     """The server does not know the caller, or does not allow it this verb."""
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import urllib3.exceptions as http
 
-from pipelines.cluster.api import AbsentError, Body, DeniedError, UnreachableError
+from pipelines.cluster.api import AbsentError, Body, DeniedError, TakenError, UnreachableError
 from trainer.errors import InputError
 
 GROUP = "argoproj.io"
@@ -126,7 +126,7 @@ def answer_failure(call: Call, status: int, text: str, origin: Origin, token: st
     if status == 404:
         return _absent(call, message, body, origin)
     if status == 409:
-        return InputError(f"{call.subject} exists already", where=call.namespace, do="choose another name")
+        return TakenError(f"{call.subject} exists already", where=call.namespace, do="choose another name")
     if status in (429, 502, 503, 504) or (status >= 500 and call.method == "GET"):
         return UnreachableError(
             f"not ready ({status}): {message}", where=origin.address, do="try again in a moment"

@@ -62,7 +62,7 @@ class Follower:
     """What happens in a workflow from now on, as one stream of events.
 
     select: the attempts to read at a moment; an attempt once selected is read to its end. known: logs that
-    were begun before, by pod.
+    were begun before, by pod. answered: the server did before, so its being away now will pass.
     """
 
     def __init__(
@@ -72,7 +72,10 @@ class Follower:
         select: Selection,
         known: Mapping[str, PodLog] | None = None,
         sleep: Sleep = time.sleep,
+        *,
+        answered: bool = False,
     ) -> None:
+        self._answered = answered
         self._api, self._name, self._select, self._real_sleep = api, name, select, sleep
         self._known = dict(known or {})
         self._queue: queue.Queue[Event | Exception | None] = queue.Queue(QUEUE_ITEMS)
@@ -117,7 +120,7 @@ class Follower:
                 self._put(error)
 
     def _watch(self) -> None:
-        for run in snapshots(self._api, self._name, self._alarm, self._sleep):
+        for run in snapshots(self._api, self._name, self._alarm, self._sleep, known=self._answered):
             attempts = [attempt for stage in run.stages for attempt in stage.attempts]
             # Of an ended workflow nothing goes on, whatever its nodes still say.
             self._ended |= {attempt.pod for attempt in attempts if attempt.ended or run.ended}

@@ -58,13 +58,16 @@ class Outage:
         self.failures = 0
 
 
-def snapshots(api: WorkflowApi, name: str, alarm: Alarm, sleep: Sleep = time.sleep) -> Iterator[WorkflowRun]:
+def snapshots(
+    api: WorkflowApi, name: str, alarm: Alarm, sleep: Sleep = time.sleep, *, known: bool = False
+) -> Iterator[WorkflowRun]:
     """The workflow now and after each change, the last time when it has ended.
 
     Raises InputError where there is none of that name, or no longer; UnreachableError only when the server
-    cannot be reached at the very first: a wrong address should not be tried for ever.
+    cannot be reached at the very first: a wrong address should not be tried for ever. known: it answered
+    before, so that is not the reason.
     """
-    outage, known, last = Outage(alarm, sleep), False, None
+    outage, last = Outage(alarm, sleep), None
     while True:
         try:
             for body in api.watch_workflow(name):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from pipelines.cluster.api import WORKFLOW_LABEL, Body, DeniedError, WorkflowApi
+from pipelines.cluster.creating import create_once, patiently
 from pipelines.cluster.estimate import estimate
 from pipelines.cluster.find import (
     find_workflow,
@@ -73,7 +74,8 @@ def _shown(shown: Shown, body: Body) -> int:
 def submit(api: WorkflowApi, submission: Submission, shown: Shown, *, server_dry_run: bool = False) -> str:
     """Send it and say what follows; returns the workflow's name.
 
-    Raises InputError for parameters that the template does not take, or what the server refuses.
+    A server that goes away after its first answer is waited for, and the workflow is made once. Raises
+    InputError for parameters that the template does not take, or what the server refuses.
     """
     template = api.template(submission.template)
     values = check_against(template, submission)
@@ -84,8 +86,9 @@ def submit(api: WorkflowApi, submission: Submission, shown: Shown, *, server_dry
             Shown(shown.stdout, shown.stderr, shown.output or "yaml"), api.create_workflow(body, dry_run=True)
         )
         return ""
-    earlier = _earlier(api, submission.run_id, shown) if takes_run_id else []
-    created = api.create_workflow(body)
+    run_id = submission.run_id if takes_run_id else ""
+    earlier = patiently(lambda: _earlier(api, run_id, shown), shown.note) if run_id else []
+    created = create_once(api, body, shown.note)
     name = str(created["metadata"]["name"])
     if not shown.result(created):
         run = f"run {submission.run_id}" if takes_run_id else f"template {submission.template}"
@@ -163,7 +166,7 @@ def retry(api: WorkflowApi, text: str, shown: Shown) -> str:
     reference = old["spec"]["workflowTemplateRef"]
     if not reference.get("clusterScope"):
         api.template(str(reference["name"]))  # absent: its line says how to install it
-    created = api.create_workflow(again(old, run_id))
+    created = create_once(api, again(old, run_id), shown.note)
     name = str(created["metadata"]["name"])
     if not shown.result(created):
         shown.stdout.write(f"{name} submitted to namespace {api.namespace}: run {run_id} goes on\n")
@@ -190,4 +193,4 @@ def watched(api: WorkflowApi, name: str, shown: Shown) -> int:
 
     # A script that reads the object from stdout gets nothing else there.
     verdict_to = shown.stdout if shown.output is None else shown.stderr
-    return follow(api, name, verdict_to, shown.stderr, flags=shown.flags)
+    return follow(api, name, verdict_to, shown.stderr, flags=shown.flags, answered=True)

@@ -26,18 +26,20 @@ def follow(
     sleep: Sleep = time.sleep,
     *,
     flags: str = "",
+    answered: bool = False,
 ) -> int:
     """Show the workflow until it has ended; the last line on stdout is its verdict.
 
     A live table where both streams are terminals, else a line on stderr for each change. A server that goes
     away is waited for. Returns the exit code of `verdict_of`, or 75 after Ctrl-C, which leaves the workflow
-    alone. flags: of the connection, for the command to go on with.
+    alone. flags: of the connection, for the command to go on with. answered: as of
+    `Follower`.
     Raises InputError where there is none of that name, or it is deleted meanwhile.
     """
     display = display_for(stdout, stderr)
     changes = Changes(display)
     try:
-        for event in Follower(api, name, running_attempts, sleep=sleep).events():
+        for event in Follower(api, name, running_attempts, sleep=sleep, answered=answered).events():
             if isinstance(event, PodLine):
                 changes.line(event.source, event.line.text)
             elif isinstance(event, WorkflowRun):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cluster.api import AbsentError, DeniedError, UnreachableError
+from pipelines.cluster.api import AbsentError, DeniedError, TakenError, UnreachableError
 from pipelines.cluster.failures import Call, Origin, answer_failure
 from trainer.errors import InputError
 
@@ -58,7 +58,7 @@ CASES: list[tuple[Call, int, Any, Origin, type[InputError], str]] = [
      "https://api:6443: the cluster knows no workflows.argoproj.io; install Argo Workflows first"),
     (GET, 404, "404 page not found\n", ARGO, AbsentError,
      "https://argo:2746: no Argo server answers there (404); check --argo-server and ARGO_BASE_HREF"),
-    (CREATE, 409, status("already exists"), KUBE, InputError,
+    (CREATE, 409, status("already exists"), KUBE, TakenError,
      "trading: workflows exists already; choose another name"),
     (CREATE, 422, status('Workflow "x" is invalid: spec.entrypoint: Required value'), KUBE, InputError,
      'create workflows: Workflow "x" is invalid: spec.entrypoint: Required value; correct it and try again'),
