@@ -9,6 +9,7 @@ from pipelines.finding import Document, Finding, Path, Template
 from pipelines.settings import NAME_PATTERN, matches
 
 GPU = "nvidia.com/gpu"
+VALUE_NAME = r"[-a-zA-Z0-9_]+"
 
 
 def check_names(document: Document) -> Iterator[Finding]:
@@ -27,6 +28,18 @@ def check_names(document: Document) -> Iterator[Finding]:
     for template in document.templates.values():
         for path, task in template.tasks():
             yield from _name((*path, "name"), task.get("name") or "", 63)
+        yield from _values(template)
+
+
+def _values(template: Template) -> Iterator[Finding]:
+    """Names of what goes in and out: Argo takes no dot there, and says so only when the workflow runs."""
+    for side in ("inputs", "outputs"):
+        for kind in ("parameters", "artifacts"):
+            for i, item in enumerate((template.body.get(side) or {}).get(kind) or []):
+                if not matches(VALUE_NAME, item.get("name") or ""):
+                    what = f"{item.get('name')!r} cannot name one of the {side}"
+                    path = (*template.path, side, kind, i, "name")
+                    yield Finding(path, "name", what, "use letters, digits, dash and underscore")
 
 
 def _name(path: Path, name: str, limit: int) -> Iterator[Finding]:

@@ -152,7 +152,8 @@ def _gate(values: ChartValues) -> w.Container:
     if values.artifact_repository:
         template.outputs.append(
             w.Artifact(
-                name="report.html",
+                # Argo takes no dot in the name; the key in the repository ends like the path.
+                name="report",
                 path=f"{run_dir}/report.html",
                 archive=w.NoneArchiveStrategy(),
                 optional=True,

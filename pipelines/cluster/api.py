@@ -56,6 +56,12 @@ class WorkflowApi(Protocol):
     def create_workflow(self, body: Body, *, dry_run: bool = False) -> Body:
         """The workflow as the server made it; with dry_run admitted and defaulted, but not stored."""
 
+    def admit(self, body: Body) -> None:
+        """Ask whether the server would take this Argo object, new or in place of another; nothing is stored.
+
+        In its own namespace where it names one. Raises InputError with the server's reason.
+        """
+
     def workflow(self, name: str) -> Body:
         """One workflow with its status; AbsentError where there is none of that name."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.cluster.api import INSTANCE_LABEL, Body
 from pipelines.cluster.failures import GROUP, Call, answer_failure
-from pipelines.cluster.transport import Namespaced, QuietError, Transport, json_lines
+from pipelines.cluster.transport import JSON, Namespaced, QuietError, Transport, json_lines
 
 VERSION = "v1alpha1"
 # The API server ends a watch after so long; whoever follows asks again and sees what was missed.
@@ -32,6 +32,20 @@ class KubeApi(Namespaced):
         name = (body.get("metadata") or {}).get("name", "")
         call = self._call("POST", "create", "workflows", name, query, self._path("workflows"))
         return self._transport.ask(call, body)
+
+    def admit(self, body: Body) -> None:
+        metadata, kind = body.get("metadata") or {}, str(body.get("kind"))
+        name, namespace = str(metadata.get("name") or ""), metadata.get("namespace") or self._namespace
+        plural = f"{kind.lower()}s"
+        scope = () if kind == "ClusterWorkflowTemplate" else ("namespaces", str(namespace))
+        path = ("apis", GROUP, VERSION, *scope, plural, *((name,) if name else ()))
+        # Strict: a field that the server does not know is refused, not dropped.
+        query = {"dryRun": "All", "fieldManager": "walkforward", "fieldValidation": "Strict"}
+        # Apply: there may be one of that name.
+        method, verb = ("PATCH", "patch") if name else ("POST", "create")
+        query |= {"force": "true"} if name else {}
+        call = Call(method, path, verb, f"{plural}.{GROUP}", str(namespace), name, query=query)
+        self._transport.ask(call, body, "application/apply-patch+yaml" if name else JSON)
 
     def workflow(self, name: str) -> Body:
         return self._transport.ask(self._call("GET", "get", "workflows", name))

@@ -16,6 +16,13 @@ WATCH_S = 60.0
 # Codes of gRPC, in which the server says what is wrong inside a stream, as HTTP's.
 HTTP_OF_GRPC = {3: 400, 5: 404, 6: 409, 7: 403, 8: 429, 14: 503, 16: 401}
 # The server's own watch ended, or what it watched from is too old: neither says anything about the workflow.
+# Kind -> its path, and the field of the request that holds the object.
+LINTED = {
+    "Workflow": ("workflows", "workflow"),
+    "WorkflowTemplate": ("workflow-templates", "template"),
+    "ClusterWorkflowTemplate": ("cluster-workflow-templates", "template"),
+    "CronWorkflow": ("cron-workflows", "cronWorkflow"),
+}
 ENDED = re.compile(r"EOF|too old|expired", re.IGNORECASE)
 
 
@@ -32,6 +39,22 @@ class ServerApi(Namespaced):
             request["serverDryRun"] = True
         name = (body.get("metadata") or {}).get("name", "")
         return self._transport.ask(self._call("POST", "create", "workflows", name, path=()), request)
+
+    def admit(self, body: Body) -> None:
+        metadata, kind = body.get("metadata") or {}, str(body.get("kind"))
+        namespace = str(metadata.get("namespace") or self._namespace)
+        plural, key = LINTED[kind]
+        scope = () if kind == "ClusterWorkflowTemplate" else (namespace,)
+        call = Call(
+            "POST",
+            ("api", "v1", plural, *scope, "lint"),
+            "create",
+            f"{kind.lower()}s.{GROUP}",
+            namespace,
+            str(metadata.get("name") or metadata.get("generateName") or ""),
+            absent="install the template that it refers to first",
+        )
+        self._transport.ask(call, {"namespace": namespace, key: body})
 
     def workflow(self, name: str) -> Body:
         return self._transport.ask(self._call("GET", "get", "workflows", name))

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import cappa
-from cappa import Arg
+from cappa import Arg, Destructured
 
+from pipelines.cluster.connection import ConnectionOptions
 from trainer.errors import ExitCode, InputError
 
 RENDER_EXAMPLES = """Write the Argo WorkflowTemplate (or a Workflow that uses it) as YAML.
@@ -23,11 +24,17 @@ Examples:
 """
 LINT_EXAMPLES = """Check Argo YAML offline: schema, references, and the rules of a run that resumes.
 
+With --server the cluster is asked too whether it would take what passed: a dry run, nothing is stored.
+
 Examples:
 
     walkforward lint
 
-    walkforward lint charts/walkforward.yaml
+    walkforward lint mine.yaml other.yaml
+
+    walkforward lint --server -n quant
+
+Exit codes: 0 nothing found, 2 findings or bad input, 75 cannot reach the cluster now.
 """
 
 
@@ -67,12 +74,14 @@ class Render:
         return int(ExitCode.DONE)
 
 
-@cappa.command(name="lint", help="Check Argo YAML offline.", description=LINT_EXAMPLES)
+@cappa.command(name="lint", help="Check Argo YAML.", description=LINT_EXAMPLES)
 @dataclass(frozen=True)
 class Lint:
     files: Annotated[list[Path], Arg(help="YAML files; the freshly rendered template unless given.")] = field(
         default_factory=list
     )
+    server: Annotated[bool, Arg(long=True, help="Let the cluster check it too; store nothing.")] = False
+    connection: Destructured[ConnectionOptions] = field(default_factory=ConnectionOptions)
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
 
     def execute(self) -> int:
@@ -80,9 +89,10 @@ class Lint:
         # is a third of the run time.
         gc.disable()
         try:
+            from pipelines.cluster.connection import connect
             from pipelines.lint import lint_files
 
-            findings = lint_files(self.files)
+            findings = lint_files(self.files, connect(self.connection) if self.server else None)
         finally:
             gc.enable()
         for finding in findings:

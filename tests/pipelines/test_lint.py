@@ -84,6 +84,11 @@ DEFECTS: dict[str, tuple[Callable[[Body], Any], str, str]] = {
         "'Walk' is no RFC 1123 name",
     ),
     "name too long": (lambda b: b["metadata"].update(name="w" * 53), "name", "53 characters, 52 fit"),
+    "artifact with a dot in its name": (
+        lambda b: template(b, "gate")["outputs"].update(artifacts=[{"name": "report.html", "path": "/x"}]),
+        "name",
+        "outputs.artifacts[0].name: name: 'report.html' cannot name one of the outputs",
+    ),
     "two templates of one name": (duplicate_template, "name", "a second template gate"),
     "missing entrypoint": (lambda b: b["spec"].update(entrypoint="main"), "template", "no template main"),
     "task of a missing template": (

@@ -189,7 +189,8 @@ def test_the_report_is_an_artifact_only_where_there_is_a_repository(templates: d
     spec = yaml.safe_load(render(ChartValues(artifact_repository=True)))["spec"]
     gate = next(template for template in spec["templates"] if template["name"] == "gate")
     (artifact,) = gate["outputs"]["artifacts"]
-    assert artifact["name"].endswith(".html")
+    # The key in the repository ends like the path: by that the UI shows the page instead of loading it down.
+    assert artifact["path"].endswith("/report.html")
     assert artifact["archive"] == {"none": {}}
     assert artifact["optional"] is True
 

@@ -8,12 +8,13 @@ import yaml
 
 from pipelines.cluster.api import AbsentError, DeniedError, labels_of
 from pipelines.golden import GOLDEN_DIR
+from trainer.errors import InputError
 
 TEMPLATE = yaml.safe_load((GOLDEN_DIR / "walkforward.yaml").read_text())
 
 
 class MemoryApi:
-    """created: bodies as they were sent. denied: verbs that are refused."""
+    """created: bodies as sent. denied: verbs that are refused. refused: kind -> why it is not admitted."""
 
     namespace, address = "trading", "https://api:6443"
 
@@ -26,6 +27,7 @@ class MemoryApi:
         self.dry_runs: list[dict[str, Any]] = []
         self.stopped: list[str] = []
         self.denied: set[str] = set()
+        self.refused: dict[str, str] = {}
 
     def create_workflow(self, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         self._may("create")
@@ -38,6 +40,12 @@ class MemoryApi:
         if not dry_run:
             self.stored[metadata["name"]] = made
         return made
+
+    def admit(self, body: dict[str, Any]) -> None:
+        self._may("create")
+        self.dry_runs.append(copy.deepcopy(body))
+        if reason := self.refused.get(body["kind"]):
+            raise InputError(reason, where="create", do="correct it and try again")
 
     def workflow(self, name: str) -> dict[str, Any]:
         self._may("get")

@@ -64,6 +64,27 @@ def test_a_dry_run_stores_nothing(server: Loopback, api: KubeApi) -> None:
     assert server.requests[-1].query["dryRun"] == "All"
 
 
+def test_an_object_is_applied_without_being_stored_and_unknown_fields_are_refused(
+    server: Loopback, api: KubeApi
+) -> None:
+    sent = {"kind": "WorkflowTemplate", "metadata": {"name": "walkforward"}}
+    api.admit(sent)
+    request = server.requests[-1]
+    assert (request.method, request.body) == ("PATCH", sent)
+    assert request.path == "/apis/argoproj.io/v1alpha1/namespaces/trading/workflowtemplates/walkforward"
+    assert request.headers["content-type"] == "application/apply-patch+yaml"
+    assert (request.query["dryRun"], request.query["fieldValidation"]) == ("All", "Strict")
+
+
+def test_an_object_without_a_name_is_created_without_being_stored(server: Loopback, api: KubeApi) -> None:
+    api.admit({"kind": "Workflow", "metadata": {"generateName": "walkforward-", "namespace": "other"}})
+    request = server.requests[-1]
+    assert (request.method, request.path) == ("POST", BASE.replace("trading", "other"))
+    assert request.query["dryRun"] == "All"
+    api.admit({"kind": "ClusterWorkflowTemplate", "metadata": {"name": "x"}})
+    assert server.requests[-1].path == "/apis/argoproj.io/v1alpha1/clusterworkflowtemplates/x"
+
+
 def test_stop_asks_for_an_orderly_end_and_nothing_else(server: Loopback, api: KubeApi) -> None:
     api.stop_workflow("wf-1")
     request = server.requests[-1]

@@ -71,6 +71,32 @@ def test_a_template_is_read(server: Loopback, api: ServerApi) -> None:
     assert server.requests[-1].path == "/api/v1/workflow-templates/trading/walkforward"
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "key"),
+    [
+        ("Workflow", "workflows/trading", "workflow"),
+        ("WorkflowTemplate", "workflow-templates/trading", "template"),
+        ("ClusterWorkflowTemplate", "cluster-workflow-templates", "template"),
+        ("CronWorkflow", "cron-workflows/trading", "cronWorkflow"),
+    ],
+)
+def test_an_object_is_linted_by_the_server(
+    kind: str, path: str, key: str, server: Loopback, api: ServerApi
+) -> None:
+    sent = {"kind": kind, "metadata": {"name": "x"}}
+    api.admit(sent)
+    request = server.requests[-1]
+    assert (request.method, request.path) == ("POST", f"/api/v1/{path}/lint")
+    assert request.body == {"namespace": "trading", key: sent}
+
+
+def test_what_the_server_finds_is_the_error(server: Loopback, api: ServerApi) -> None:
+    server.answer = lambda request: Answer({"code": 3, "message": "templates.fold: no leaf"}, 400)
+    with pytest.raises(InputError, match=r"templates\.fold: no leaf"):
+        api.admit({"kind": "WorkflowTemplate", "metadata": {"name": "x", "namespace": "other"}})
+    assert server.requests[-1].path == "/api/v1/workflow-templates/other/lint"
+
+
 def watching(stream: Answer) -> Any:
     def answer(request: Request) -> Answer:
         return stream if request.path.startswith("/api/v1/workflow-events/") else Answer(body(version=77))

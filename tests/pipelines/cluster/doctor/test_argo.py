@@ -26,7 +26,7 @@ def test_a_missing_kind_is_an_error_that_names_it() -> None:
 
 def with_artifact(reader: FakeReader) -> FakeReader:
     gate = next(each for each in reader.objects[TEMPLATE]["spec"]["templates"] if each["name"] == "gate")
-    gate.setdefault("outputs", {})["artifacts"] = [{"name": "report.html", "path": "/x"}]
+    gate.setdefault("outputs", {})["artifacts"] = [{"name": "report", "path": "/x"}]
     return reader
 
 
