@@ -58,6 +58,17 @@ def gpu_placement(template: w.Container, values: ChartValues) -> None:
         template.tolerations = [*taints, *tolerations(values)]
 
 
+def off_the_gpu_pool(values: ChartValues) -> m.Affinity | None:
+    """Keeps a pod without a GPU from the pool's nodes, also where no taint does: they cost by the hour."""
+    if not (values.keep_gpu_pool_free and values.gpus and values.gpu_pool_label):
+        return None
+    elsewhere = m.NodeSelectorRequirement(
+        key=values.gpu_pool_label, operator="NotIn", values=["{{workflow.parameters.gpu-pool}}"]
+    )
+    terms = m.NodeSelector(node_selector_terms=[m.NodeSelectorTerm(match_expressions=[elsewhere])])
+    return m.Affinity(node_affinity=m.NodeAffinity(required_during_scheduling_ignored_during_execution=terms))
+
+
 def tolerations(values: ChartValues) -> list[m.Toleration]:
     """How long a pod stays bound to a lost node: until then its fold cannot be tried elsewhere."""
     return [

@@ -3,6 +3,7 @@
 from hera import workflows as w
 from hera.workflows import models as m
 
+from pipelines.placement import off_the_gpu_pool
 from pipelines.plan import RetryRule, Scope, Stage
 from pipelines.settings import ChartValues, PodResources
 
@@ -30,6 +31,7 @@ def stage_template(stage: Stage, values: ChartValues, argv: list[str]) -> w.Cont
         else None,
         resources=w.Resources(cpu_request=sizes.cpu, memory_request=sizes.memory, memory_limit=sizes.memory),
         security_context=container_security(),
+        affinity=None if stage.resources == "gpu" else off_the_gpu_pool(values),
         volume_mounts=_mounts(values),
         retry_strategy=retry_strategy(stage.retry),
         active_deadline_seconds=stage.deadline_s,
@@ -79,7 +81,7 @@ def _run_mutex(stage: Stage, values: ChartValues) -> m.Synchronization:
 def _environment() -> list[w.Env]:
     local = {
         "HOME": "/tmp",
-        # Live compile caches on a network file system break; the trainer restores them from one blob.
+        # Live compile caches on a network file system break.
         "TRITON_CACHE_DIR": "/tmp/triton",
         "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",
         "OMP_NUM_THREADS": "1",

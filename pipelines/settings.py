@@ -170,6 +170,10 @@ class ChartValues(Values):
         default="k8s.scaleway.com/pool-name",
         description="node label that names the pool; empty: no node selector",
     )
+    keep_gpu_pool_free: bool = Field(
+        default=True,
+        description="the other stages never run on nodes of the GPU pool; off where there is no other node",
+    )
     gpu_tolerations: tuple[str, ...] = Field(
         default=("nvidia.com/gpu",), description="taint keys that training pods tolerate (effect NoSchedule)"
     )

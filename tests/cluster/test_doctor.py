@@ -170,7 +170,7 @@ def test_a_pool_that_no_node_is_in_is_an_error(own: Namespace) -> None:
 
 
 def test_a_pool_without_gpus_is_an_error_that_says_so(own: Namespace) -> None:
-    own.install(gpus=1, gpu_pool_label="kubernetes.io/hostname")
+    own.install(gpus=1, gpu_pool_label="kubernetes.io/hostname", keep_gpu_pool_free=False)
     try:
         text = errors(found(own, parameters={"gpu-pool": "node-1"}))["pools"][0]
     finally:

@@ -29,7 +29,9 @@ def pool(namespace: Namespace) -> Iterator[Namespace]:
     """Two GPUs on the node labelled `pool=test`; the semaphore lets three train, so the scheduler decides."""
     cluster = namespace.cluster
     cluster.tool("gpus", "2")
+    # One node is all there is: the taint alone keeps the pool here.
     values = {**VALUES, "namespace": namespace.name, "gpus": 1, "gpu_pool_label": "pool"}
+    values["keep_gpu_pool_free"] = False
     namespace.apply(on_cpu(render(ChartValues.model_validate(values))))
     semaphores = ("-n", namespace.name, "patch", "configmap", "walkforward-semaphores", "--type=merge", "-p")
     cluster.kubectl(*semaphores, '{"data": {"gpu-pool": "3"}}')

@@ -111,6 +111,29 @@ def test_only_train_holds_a_gpu_and_the_pools_semaphore(templates: dict[str, Any
         assert ("semaphores" in template.get("synchronization", {})) == (stage.name == "train")
 
 
+def test_every_other_stage_keeps_off_the_pools_nodes_whether_they_are_tainted_or_not(
+    templates: dict[str, Any],
+) -> None:
+    avoided = {
+        "key": ChartValues().gpu_pool_label,
+        "operator": "NotIn",
+        "values": ["{{workflow.parameters.gpu-pool}}"],
+    }
+    (key,) = templates["train"]["nodeSelector"].items()
+    assert key == (avoided["key"], "{{workflow.parameters.gpu-pool}}")
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    for name in ("prepare", "evaluate", "gate", "finish"):
+        (term,) = templates[name]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+        assert term == {"matchExpressions": [avoided]}
+    assert "affinity" not in templates["train"]
+
+
+@pytest.mark.parametrize("values", [{"keep_gpu_pool_free": False}, {"gpu_pool_label": ""}, {"gpus": 0}])
+def test_without_a_pool_to_keep_free_a_stage_may_run_anywhere(values: dict[str, Any]) -> None:
+    spec = yaml.safe_load(render(ChartValues.model_validate(values)))["spec"]
+    assert not [template["name"] for template in spec["templates"] if "affinity" in template]
+
+
 def test_two_workflows_of_one_run_never_write_one_directory(templates: dict[str, Any]) -> None:
     names = {
         name: templates[name]["synchronization"]["mutexes"][0]["name"] for name in ("prepare", "fold", "gate")

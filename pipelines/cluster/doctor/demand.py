@@ -52,6 +52,23 @@ class Pod:
         return {key: self._demand.filled(value) for key, value in chosen.items()}
 
     @property
+    def node_terms(self) -> list[list[Body]]:
+        """What a node's labels must meet, parameters filled in: all expressions of one term; empty: nothing.
+
+        A template's own affinity replaces the workflow's.
+        """
+        chosen = self.body.get("affinity") or self._demand.spec.get("affinity") or {}
+        required = (chosen.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        terms = [
+            term.get("matchExpressions") or [] for term in (required or {}).get("nodeSelectorTerms") or []
+        ]
+        return [[self._filled(expression) for expression in term] for term in terms]
+
+    def _filled(self, expression: Body) -> Body:
+        values = [self._demand.filled(value) for value in expression.get("values") or []]
+        return {**expression, "values": values}
+
+    @property
     def tolerations(self) -> list[Toleration]:
         """A template's own tolerations replace the workflow's."""
         chosen = self.body.get("tolerations") or self._demand.spec.get("tolerations") or []

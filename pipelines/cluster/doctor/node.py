@@ -101,16 +101,19 @@ class Node:
         """How many images the kubelet reports: it stops at a limit, usually 50."""
         return len(self._status.get("images") or [])
 
-    def unmatched(self, selector: Mapping[str, str]) -> bool:
-        """Whether a label that the pod asks for is absent or another."""
-        return any(self.labels.get(key) != value for key, value in selector.items())
+    def unmatched(self, pod: "Pod") -> bool:
+        """Whether a label that the pod asks for is absent or another, or one that it avoids is there."""
+        if any(self.labels.get(key) != value for key, value in pod.selector.items()):
+            return True
+        terms = pod.node_terms
+        return bool(terms) and not any(expressions_match(term, self.labels) for term in terms)
 
     def hindrance(self, pod: "Pod") -> str:
         """Why this pod can never be placed here, even on an empty node; empty where it can.
 
         Being down or cordoned is not looked at: that may pass.
         """
-        if self.unmatched(pod.selector):
+        if self.unmatched(pod):
             return "has other labels"
         for taint in self.refusing(pod):
             value = f"={taint['value']}" if taint.get("value") else ""

@@ -21,14 +21,15 @@ def pools(cluster: Cluster) -> Iterator[Result]:
     if not nodes:
         yield error("the cluster has no node", "ask who runs the cluster")
         return
-    placed: dict[tuple[str, str], list[Pod]] = {}
+    placed: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in demand.pods:
-        placed.setdefault((str(sorted(pod.selector.items())), str(pod.gpus)), []).append(pod)
+        kind = (str(sorted(pod.selector.items())), str(pod.node_terms), str(pod.gpus))
+        placed.setdefault(kind, []).append(pod)
     for pods in placed.values():
         # The stage that asks for most speaks for the others of its kind.
         pod = max(pods, key=lambda each: (each.asks("memory"), each.asks("cpu")))
         stages = ", ".join(each.stage for each in pods)
-        members = [node for node in nodes if not node.unmatched(pod.selector)]
+        members = [node for node in nodes if not node.unmatched(pod)]
         if members:
             yield from _members(pod, stages, members)
         else:
@@ -36,7 +37,7 @@ def pools(cluster: Cluster) -> Iterator[Result]:
 
 
 def _members(pod: Pod, stages: str, members: list[Node]) -> Iterator[Result]:
-    where = f"pool {_label(pod)}" if pod.selector else "any node"
+    where = _where(pod)
     hindered = {node.name: _now(node, pod) for node in members}
     usable = [node for node in members if not hindered[node.name]]
     reasons = [f"{name} {reason}" for name, reason in hindered.items() if reason]
@@ -53,6 +54,12 @@ def _members(pod: Pod, stages: str, members: list[Node]) -> Iterator[Result]:
         yield warning(f"{where}: {told}", f"only {count} can be used until then")
 
 
+def _where(pod: Pod) -> str:
+    if pod.selector:
+        return f"pool {_label(pod)}"
+    return "any node off the GPU pool" if pod.node_terms else "any node"
+
+
 def _now(node: Node, pod: Pod) -> str:
     if reason := node.hindrance(pod):
         return reason
@@ -62,9 +69,12 @@ def _now(node: Node, pod: Pod) -> str:
 
 
 def _no_member(cluster: Cluster, pod: Pod, stages: str, nodes: list[Node]) -> Result:
-    what = f"no node has the label {_label(pod)}: {stages} would stay Pending"
+    lack = f"no node has the label {_label(pod)}" if pod.selector else "no node is off the GPU pool"
+    what = f"{lack}: {stages} would stay Pending"
     if cluster.seen(AUTOSCALER) or cluster.seen(KARPENTER):
         return warning(f"{what}, unless an autoscaler adds one", "check the name of the pool (gpu-pool)")
+    if not pod.selector:
+        return error(what, "add a node to another pool, or set keepGpuPoolFree of the chart to false")
     key = next(iter(pod.selector))
     others = sorted({node.labels[key] for node in nodes if key in node.labels})
     if others:
@@ -87,9 +97,9 @@ def stays_off(cluster: Cluster) -> Iterator[Result]:
     ]
     if open_nodes and len(open_nodes) < len(nodes):
         yield warning(
-            f"{', '.join(pod.stage for pod in others)} may land on GPU nodes, which no taint keeps free: "
+            f"{', '.join(pod.stage for pod in others)} may land on GPU nodes, which nothing keeps free: "
             f"{', '.join(open_nodes[:SHOWN])}",
-            f"kubectl taint nodes {open_nodes[0]} {GPU}=present:NoSchedule",
+            f"set keepGpuPoolFree, or kubectl taint nodes {open_nodes[0]} {GPU}=present:NoSchedule",
         )
 
 

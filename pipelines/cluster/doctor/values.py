@@ -72,6 +72,7 @@ FINDERS: dict[str, Callable[[Parts], Any]] = {
     "env_secret": lambda p: _env_secret(p.container),
     "gpus": lambda p: int((p.container["resources"].get("limits") or {}).get(GPU, 0)),
     "gpu_pool_label": lambda p: next(iter(p.train.get("nodeSelector") or {}), ""),
+    "keep_gpu_pool_free": lambda p: "affinity" in p.prepare or not p.train.get("nodeSelector"),
     "gpu_tolerations": lambda p: [
         each["key"] for each in p.tolerations(p.train) if each["effect"] == "NoSchedule"
     ],

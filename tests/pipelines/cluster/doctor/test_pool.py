@@ -24,7 +24,7 @@ SEMAPHORES = f"{OWN}/configmaps/walkforward-semaphores"
 
 def test_a_good_pool_tells_nodes_and_gpus_and_the_other_stages_have_a_node() -> None:
     assert texts(look(pools, healthy()), "ok") == [
-        "prepare, evaluate, gate, finish (any node): 1 node -> ",
+        "prepare, evaluate, gate, finish (any node off the GPU pool): 1 node -> ",
         "train (pool k8s.scaleway.com/pool-name=ci-training-h100): 1 node with 4 GPUs -> ",
     ]
 
@@ -113,24 +113,47 @@ def test_a_cluster_without_nodes_is_one_error() -> None:
     assert "the cluster has no node" in only(look(pools, reader), "error")
 
 
+def anywhere(reader: FakeReader) -> FakeReader:
+    """The installed template as `keepGpuPoolFree: false` renders it."""
+    for template in reader.objects[TEMPLATE]["spec"]["templates"]:
+        template.pop("affinity", None)
+    return reader
+
+
 def test_cpu_stages_without_a_node_are_an_error() -> None:
     reader = healthy()
     del reader.objects["/api/v1/nodes/cpu-1"]
     (text,) = texts(look(pools, reader), "error")
+    assert "no node is off the GPU pool: prepare, evaluate, gate, finish would stay Pending" in text
+    assert "keepGpuPoolFree" in text
+    (text,) = texts(look(pools, anywhere(reader)), "error")
     assert "no node can take prepare, evaluate, gate, finish (any node)" in text
     assert "nvidia.com/gpu=present:NoSchedule, which is not tolerated" in text
 
 
+def test_a_node_of_another_gpu_pool_may_take_cpu_stages() -> None:
+    """Only the run's own pool is avoided: the parameter counts, not the template's default."""
+    reader = healthy()
+    del reader.objects["/api/v1/nodes/cpu-1"]
+    reader.objects[GPU_NODE]["spec"]["taints"] = []
+    found = texts(look(pools, reader, parameters={"gpu-pool": "other"}), "ok")
+    assert found == ["prepare, evaluate, gate, finish (any node off the GPU pool): 1 node -> "]
+
+
 def test_gpu_nodes_without_a_taint_may_be_taken_by_cpu_stages() -> None:
-    reader = broken(spec__taints=[])
+    reader = anywhere(broken(spec__taints=[]))
     text = only(look(stays_off, reader), "warning")
-    assert "may land on GPU nodes, which no taint keeps free: gpu-1" in text
+    assert "may land on GPU nodes, which nothing keeps free: gpu-1" in text
     assert "kubectl taint nodes gpu-1" in text
 
 
+def test_a_pool_that_the_template_keeps_free_needs_no_taint() -> None:
+    assert look(stays_off, broken(spec__taints=[])) == []
+
+
 def test_tainted_gpu_nodes_are_kept_and_a_cluster_of_one_node_cannot() -> None:
-    assert look(stays_off, healthy()) == []
-    alone = broken(spec__taints=[])
+    assert look(stays_off, anywhere(healthy())) == []
+    alone = anywhere(broken(spec__taints=[]))
     del alone.objects["/api/v1/nodes/cpu-1"]
     assert look(stays_off, alone) == []
 

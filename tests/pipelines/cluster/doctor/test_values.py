@@ -33,6 +33,7 @@ VALUES = st.builds(
     env_secret=st.sampled_from([None, "store"]),
     gpus=st.just(1),
     gpu_pool_label=st.sampled_from(["pool", ""]),
+    keep_gpu_pool_free=st.booleans(),
     gpu_tolerations=st.lists(NAMES, max_size=2, unique=True).map(tuple),
     lost_node_toleration_s=st.integers(0, 300),
     avoid_last_node=st.booleans(),
@@ -50,7 +51,8 @@ VALUES = st.builds(
     kept_days=st.integers(1, 60),
     pod_gc_delay=st.sampled_from(["5m", "1h"]),
     prometheus=st.booleans(),
-)
+    # Without a pool nothing shows whether it would be kept free.
+).filter(lambda values: values.gpu_pool_label or values.keep_gpu_pool_free)
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
