@@ -24,18 +24,23 @@ def code_key() -> str:
     """12 characters that change with the trainer's code.
 
     The commit where the trainer's sources are committed, else `dev` and a hash of the sources: an edited
-    source must never be answered by the markers of an older one.
+    source must never be answered by the markers of an older one. An installed package may lie inside the work
+    tree of another project, whose commit says nothing of it.
     """
     given = os.environ.get("CODE_SHA", "")
     if given:
         return given[:12]
-    commit = _git("rev-parse", "HEAD")
-    if commit and _git("status", "--porcelain", "--", "trainer") == "":
+    root, _, commit = (_git("rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
+    if commit and Path(root).resolve() == REPOSITORY.resolve() and _is_committed():
         return commit[:12]
     digest = hashlib.sha256()
     for path in sorted((REPOSITORY / "trainer").rglob("*.py")):
         digest.update(str(path.relative_to(REPOSITORY)).encode() + b"\0" + path.read_bytes())
     return f"dev{digest.hexdigest()[:9]}"
+
+
+def _is_committed() -> bool:
+    return _git("status", "--porcelain", "--", "trainer") == ""
 
 
 def _git(*words: str) -> str | None:

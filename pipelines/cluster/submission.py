@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from pipelines.cluster.api import (
     Body,
 )
 from pipelines.cluster.find import given_parameters
+from pipelines.identity import code_key
 from pipelines.settings import (
     NAME_PATTERN,
     RunParameters,
@@ -36,6 +38,7 @@ RUN_ID = "run-id"
 # What a run's results do not depend on: the same run, another fold, another pool, copied elsewhere.
 NOT_IN_KEY = ("run-id", "git-branch", "fold-idx", "gpu-pool", "mirror")
 KEY_LENGTH = 12
+COMMIT = r"[0-9a-f]{7,64}"
 ARGO_LABELS = "workflows.argoproj.io/"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 
@@ -56,10 +59,10 @@ class Submission:
     labels: Mapping[str, str] = field(default_factory=dict)
     of_cluster: bool = False
 
-    @property
+    @cached_property
     def run_id(self) -> str:
-        """The run's id: given, or a stable key of what was given."""
-        return self.sent.get(RUN_ID) or stable_run_id({**self.sent, **self.other})
+        """The run's id: given, or a stable key of what was given and of the code here."""
+        return self.sent.get(RUN_ID) or stable_run_id({**self.sent, **self.other}, code_key())
 
 
 def parameters_given(flags: Mapping[str, Any], pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -83,11 +86,16 @@ def parameters_given(flags: Mapping[str, Any], pairs: list[str]) -> tuple[dict[s
     return sent, {name: value for name, value in values.items() if name not in fields}
 
 
-def stable_run_id(values: Mapping[str, str]) -> str:
-    """`<git-branch>-<12 hex digits>`: equal parameters give an equal id, so that a second submit resumes."""
+def stable_run_id(values: Mapping[str, str], code: str) -> str:
+    """`<git-branch>-<12 hex digits>`: equal parameters give an equal id, so that a second submit resumes.
+
+    code: of who submits. A tag that is a commit names its code by itself; any other is pushed again with new
+    code, which the markers of the old must not answer for.
+    """
     keyed = sorted((name, value) for name, value in values.items() if name not in NOT_IN_KEY)
-    digest = hashlib.sha256(json.dumps(keyed).encode()).hexdigest()[:KEY_LENGTH]
     branch = values.get("git-branch") or str(RunParameters.model_fields["git_branch"].default)
+    moves = [] if matches(COMMIT, branch) else [code]
+    digest = hashlib.sha256(json.dumps([*keyed, *moves]).encode()).hexdigest()[:KEY_LENGTH]
     # 63 characters are a label's.
     return f"{branch[: 63 - KEY_LENGTH - 1]}-{digest}"
 

@@ -23,7 +23,8 @@ Examples:
 
     walkforward submit -p folds=3 -p market=planted --dry-run
 
-The same line again resumes: the run id is a key of the parameters unless --run-id names one.
+The same line again resumes: the run id is a key of the parameters, and of the code here unless --git-branch
+is a commit. --run-id names one.
 
 Exit codes: 0 submitted, 2 bad input, 75 cannot reach the cluster now; with --watch the verdict's, as of
 `walkforward run`, and 1 for a stage that failed in another way.

@@ -67,6 +67,22 @@ def test_preparing_again_writes_neither_market_nor_cache(
     assert seen == []
 
 
+def test_going_on_with_other_code_is_told_once_and_the_run_is_then_that_codes(
+    tiny_config: Config, copied: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The old code's markers answer for finished stages: nobody may take that for the new code's result."""
+    told = []
+    for sha in ("a" * 40, "b" * 40, "b" * 40):
+        monkeypatch.setenv("CODE_SHA", sha)
+        caplog.clear()
+        assert prepare(tiny_config, copied / "tiny", copied / "cache", quiet).code_sha == sha
+        told.append([text for text in caplog.messages if "begun by code" in text])
+    assert told[2] == []
+    assert (
+        f"begun by code {'a' * 12}, goes on with {'b' * 12}: finished stages are not run again" in told[1][0]
+    )
+
+
 def test_preparing_again_loads_neither_torch_nor_pandas_nor_signal_processing(
     tiny_config: Config, copied: Path, tmp_path: Path
 ) -> None:

@@ -140,3 +140,23 @@ def test_edited_sources_change_the_code_key(tmp_path: Path, monkeypatch: pytest.
     source.write_text("one = 2\n")
     assert code_key().startswith("dev")
     assert code_key() != bare
+
+
+def test_a_package_installed_inside_another_projects_tree_is_named_by_its_own_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade must change the key though the project around it stands still."""
+    monkeypatch.delenv("CODE_SHA", raising=False)
+    installed = tmp_path / ".venv" / "site-packages"
+    monkeypatch.setattr("pipelines.identity.REPOSITORY", installed)
+    (installed / "trainer").mkdir(parents=True)
+    (tmp_path / ".gitignore").write_text(".venv\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    keys = set()
+    for text in ("one = 1\n", "one = 2\n"):
+        (installed / "trainer" / "a.py").write_text(text)
+        keys.add(code_key())
+    assert len(keys) == 2
+    assert all(key.startswith("dev") for key in keys)

@@ -12,7 +12,7 @@ from trainer.data.windows import Window, plan_windows, train_test
 from trainer.errors import InputError
 from trainer.learn.markers import Marker, write_marker
 from trainer.learn.progress import code_sha
-from trainer.learn.run import FoldRows, Run, WindowRows
+from trainer.learn.run import RUN_FILE, FoldRows, Run, WindowRows
 from trainer.storage.local import Progress, local_copy
 
 _log = logging.getLogger(__name__)
@@ -39,12 +39,21 @@ def prepare(config: Config, run_dir: Path, cache_root: Path, on_progress: Progre
         cache_dir=cache.path.resolve(),
         folds=_folds(cache, config),
     )
+    begun_by = _code_of(run_dir)
     run.save(run_dir)
+    if begun_by not in ("", run.code_sha):
+        what = f"{run_dir}: begun by code {begun_by:.12}, goes on with {run.code_sha:.12}"
+        _log.warning("%s: finished stages are not run again; another --run-id begins anew", what)
     write_marker(
         run_dir,
         Marker(stage="prepare", config_digest=run.config_digest, data_fingerprint=run.data_fingerprint),
     )
     return run
+
+
+def _code_of(run_dir: Path) -> str:
+    """Commit of the code that prepared the run before; empty for a new run."""
+    return Run.load(run_dir).code_sha if (run_dir / RUN_FILE).exists() else ""
 
 
 @contextmanager

@@ -80,16 +80,32 @@ def test_a_bad_value_is_refused_before_anything_is_asked(
 
 
 def test_the_run_id_is_the_same_for_the_same_parameters_whatever_their_order() -> None:
-    one = stable_run_id({"folds": "3", "seed": "1"})
-    assert one == stable_run_id({"seed": "1", "folds": "3"})
-    assert one != stable_run_id({"folds": "3", "seed": "2"})
+    one = stable_run_id({"folds": "3", "seed": "1"}, "c")
+    assert one == stable_run_id({"seed": "1", "folds": "3"}, "c")
+    assert one != stable_run_id({"folds": "3", "seed": "2"}, "c")
     assert one.startswith("main-")
-    assert stable_run_id({"folds": "3", "git-branch": "v2"}).startswith("v2-")
+    assert stable_run_id({"folds": "3", "git-branch": "v2"}, "c").startswith("v2-")
+
+
+def test_a_tag_that_moves_takes_the_code_into_the_key_and_a_commit_does_not() -> None:
+    """Else a branch that was pushed again would be answered with the verdict of its old code."""
+    for tag, moves in (("main", True), ("dev", True), ("v1.2", True), ("0a1b2c3", False), ("f" * 40, False)):
+        values = {"folds": "3", "git-branch": tag}
+        assert (stable_run_id(values, "one") != stable_run_id(values, "two")) == moves, tag
+
+
+def test_the_code_of_who_submits_is_the_one_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = set()
+    for sha in ("a" * 40, "b" * 40):
+        monkeypatch.setenv("CODE_SHA", sha)
+        ids.add(Submission("walkforward", {"folds": "3"}).run_id)
+        assert Submission("walkforward", {"run-id": "mine"}).run_id == "mine"
+    assert len(ids) == 2
 
 
 @pytest.mark.parametrize("elsewhere", [{"fold-idx": "1"}, {"gpu-pool": "other"}, {"mirror": "s3://results"}])
 def test_another_fold_pool_or_mirror_of_the_same_run_is_the_same_run(elsewhere: dict[str, str]) -> None:
-    assert stable_run_id({"folds": "3", **elsewhere}) == stable_run_id({"folds": "3"})
+    assert stable_run_id({"folds": "3", **elsewhere}, "c") == stable_run_id({"folds": "3"}, "c")
 
 
 @given(
@@ -97,7 +113,7 @@ def test_another_fold_pool_or_mirror_of_the_same_run_is_the_same_run(elsewhere: 
     st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", fullmatch=True),
 )
 def test_a_run_id_is_always_a_label_a_directory_and_a_parameter(values: dict[str, str], branch: str) -> None:
-    run_id = stable_run_id({**values, "git-branch": branch})
+    run_id = stable_run_id({**values, "git-branch": branch}, "c")
     assert matches(LABEL_VALUE, run_id)
     assert RunParameters(run_id=run_id).run_id == run_id
 
