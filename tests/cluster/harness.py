@@ -9,13 +9,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.cluster.manifests import objects
 from tests.conftest import REPOSITORY
 
 TOOL = Path(
@@ -27,15 +29,21 @@ USER_ID = 10_001
 # A market a quarter as long, judged with less care: what is tested is who runs what when.
 SMALL_CONFIG = """
 synthetic: {rows_per_session: 16384}
-evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 250}
+evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 50}
 """
 # A session a window: more folds than that market has.
 MANY_CONFIG = """
 synthetic: {rows_per_session: 8192, sessions: 21}
-evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 250}
+evaluate: {bootstrap_resamples: 200, random_traders: 4, tile_decisions: 25}
 """
-SMALL = ("--preset", "demo", "--market", "planted", "--config", "/feature-cache/small.yaml")
-# Small requests: the node has two cores, and what is tested is not their sharing.
+DEMO = ("--preset", "demo", "--market", "planted")
+SMALL = (*DEMO, "--config", "/feature-cache/small.yaml")
+QUICK = (*SMALL, "--folds", "1", "--n-steps", "20", "--checkpoint-every", "10")
+# A node counts as lost only after 16 s: the training must not have ended by then.
+STEPS = 1500
+LONG = (*SMALL, "--folds", "1", "--n-steps", str(STEPS), "--checkpoint-every", "20")
+# Requests of a node of two cores: training leaves room for three more pods at a time. More than that would
+# only slow each other down.
 VALUES: dict[str, Any] = {
     "image": "localhost/alpha-rl",
     "image_pull_policy": "Never",
@@ -46,7 +54,7 @@ VALUES: dict[str, Any] = {
     "pod_gc_delay": "1h",
     "shm_size": "256Mi",
     "tmp_size": "1Gi",
-    "cpu_resources": {"cpu": "50m", "memory": "3Gi"},
+    "cpu_resources": {"cpu": "600m", "memory": "3Gi"},
     "small_resources": {"cpu": "50m", "memory": "1Gi"},
     "gpu_resources": {"cpu": "50m", "memory": "3Gi"},
 }
@@ -95,6 +103,22 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A command that runs beside the test; what it wrote so far."""
+
+    process: "subprocess.Popen[bytes]"
+    files: Path
+
+    @property
+    def out(self) -> str:
+        return (self.files / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self.files / "err").read_text()
+
+
+@dataclass(frozen=True)
 class Namespace:
     """Where one test module works: its claim's files lie in `disk` on this machine."""
 
@@ -119,6 +143,21 @@ class Namespace:
             [sys.executable, "-m", "pipelines", *words], env=env, cwd=REPOSITORY, capture_output=True,
             text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
+
+    @contextmanager
+    def running(self, files: Path, *words: str, **env: str) -> "Iterator[Running]":
+        """`walkforward ...` beside the test, killed in the end; its streams in files of that name."""
+        files.mkdir()
+        with (files / "out").open("wb") as stdout, (files / "err").open("wb") as stderr:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "pipelines", *words], cwd=REPOSITORY, stdout=stdout, stderr=stderr,
+                env={**self.cluster.env, "ARGO_NAMESPACE": self.name, **env},
+            )  # fmt: skip
+            try:
+                yield Running(child, files)
+            finally:
+                child.kill()
+                child.wait()
 
     def submit(self, *words: str) -> str:
         """Submits a run with the image of this code; the workflow's name."""
@@ -170,10 +209,15 @@ class Namespace:
         """Whether the fold's training has left its marker."""
         return (self.runs / run_id / f"fold{fold}" / "train.DONE.json").exists()
 
+    def named(self, run_id: str) -> list[str]:
+        """Names of a run's workflows, oldest first."""
+        found = self.cluster.get("-n", self.name, "workflows", "-l", f"alpha-rl/run-id={run_id}")["items"]
+        in_order = sorted(found, key=lambda body: str(body["metadata"]["creationTimestamp"]))
+        return [str(body["metadata"]["name"]) for body in in_order]
+
     def newest(self, run_id: str) -> str:
         """Name of the newest workflow of a run."""
-        found = self.cluster.get("-n", self.name, "workflows", "-l", f"alpha-rl/run-id={run_id}")["items"]
-        return str(max(found, key=lambda body: body["metadata"]["creationTimestamp"])["metadata"]["name"])
+        return self.named(run_id)[-1]
 
     def marker(self, run_id: str, stage: str, fold: int | None = None) -> dict[str, Any]:
         """A completion marker."""
@@ -198,7 +242,7 @@ class Namespace:
         os.chown(self.disk, USER_ID, USER_ID)
         (self.disk / "small.yaml").write_text(SMALL_CONFIG)
         (self.disk / "many.yaml").write_text(MANY_CONFIG)
-        self.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_objects(self.name, self.disk)))
+        self.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects(self.name, self.disk)))
         self.install()
 
     def install(self, **changes: Any) -> None:
@@ -216,61 +260,3 @@ class Namespace:
 
 def _number(path: Path) -> int:
     return int(path.stem.removeprefix("attempt-"))
-
-
-def _objects(name: str, disk: Path) -> list[dict[str, Any]]:
-    """What the chart makes, for a namespace that enforces the restricted Pod Security standard."""
-
-    def core(kind: str, api: str = "v1", meta_name: str = "walkforward", **body: Any) -> dict[str, Any]:
-        return {
-            "apiVersion": api, "kind": kind, "metadata": {"name": meta_name, "namespace": name}, **body
-        }  # fmt: skip
-
-    rbac = "rbac.authorization.k8s.io"
-    size = {"storage": "10Gi"}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": name},
-            "spec": {
-                "capacity": size,
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": name,
-                "hostPath": {"path": str(disk)},
-            },
-        },
-        core(
-            "PersistentVolumeClaim",
-            meta_name="feature-cache",
-            spec={
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": name,
-                "resources": {"requests": size},
-            },
-        ),
-        core("ServiceAccount", automountServiceAccountToken=False),
-        core(
-            "Role",
-            f"{rbac}/v1",
-            rules=[
-                {
-                    "apiGroups": ["argoproj.io"],
-                    "resources": ["workflowtaskresults"],
-                    "verbs": ["create", "patch"],
-                }
-            ],
-        ),
-        core(
-            "RoleBinding",
-            f"{rbac}/v1",
-            roleRef={"apiGroup": rbac, "kind": "Role", "name": "walkforward"},
-            subjects=[{"kind": "ServiceAccount", "name": "walkforward"}],
-        ),
-        core("ConfigMap", meta_name="walkforward-semaphores", data={"gpu-pool": "2"}),
-    ]

@@ -14,7 +14,8 @@ from pipelines.cluster.connection import ConnectionOptions, connect
 from pipelines.cluster.find import find_workflow, has_ended, phase_of
 from pipelines.cluster.submission import Submission, workflow_body
 from pipelines.cluster.submit import Shown, submit
-from tests.cluster.harness import STATE, Cluster, waited_for
+from tests.cluster.harness import Cluster, Namespace, waited_for
+from tests.cluster.proxies import LostAnswerProxy
 from trainer.errors import InputError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
@@ -92,22 +93,21 @@ def place(cluster: Cluster) -> Iterator[Cluster]:
     cluster.kubectl("delete", "namespace", NAME, "--ignore-not-found", "--timeout=90s")
 
 
-@pytest.fixture(scope="module")
-def argo_server(place: Cluster) -> str:
-    """host:port of an Argo server in front of the same cluster."""
-    if not (STATE / "pid" / "argo-server").exists():
-        place.tool("server")
-    return "127.0.0.1:2746"
-
-
 def connected(
-    way: str, account: str, place: Cluster, argo_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str,
+    account: str,
+    place: Cluster,
+    argo_server: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> WorkflowApi:
     """The connection of an account, by the Kubernetes API or by the Argo server."""
     secret = token(place, account)
     if way == "argo-server":
         monkeypatch.setenv("ARGO_TOKEN", secret)
-        return connect(ConnectionOptions(namespace=NAME, argo_server=argo_server, insecure=True))
+        return connect(
+            ConnectionOptions(namespace=NAME, argo_server=argo_server["ARGO_SERVER"], insecure=True)
+        )
     body = yaml.safe_load(Path(place.env["KUBECONFIG"]).read_text())
     body["users"] = [{"name": user["name"], "user": {"token": secret}} for user in body["users"]]
     file = tmp_path / "kubeconfig"
@@ -119,7 +119,7 @@ def connected(
 def api(
     request: pytest.FixtureRequest,
     place: Cluster,
-    argo_server: str,
+    argo_server: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> WorkflowApi:
@@ -217,7 +217,7 @@ def test_a_value_that_the_template_refuses_creates_nothing(api: WorkflowApi, tmp
 def guest(
     request: pytest.FixtureRequest,
     place: Cluster,
-    argo_server: str,
+    argo_server: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> WorkflowApi:
@@ -237,12 +237,27 @@ def test_a_denied_verb_is_named(guest: WorkflowApi) -> None:
 
 
 def test_a_token_that_nobody_issued_is_refused_and_not_shown(
-    place: Cluster, argo_server: str, monkeypatch: pytest.MonkeyPatch
+    place: Cluster, argo_server: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = base64.urlsafe_b64encode(b'{"exp": 1}').decode().rstrip("=")
     monkeypatch.setenv("ARGO_TOKEN", f"e30.{claims}.secretsignature")
-    api = connect(ConnectionOptions(namespace=NAME, argo_server=argo_server, insecure=True))
+    api = connect(ConnectionOptions(namespace=NAME, argo_server=argo_server["ARGO_SERVER"], insecure=True))
     with pytest.raises(DeniedError) as said:
         api.workflows()
     assert "renew the credentials of ARGO_TOKEN" in str(said.value)
     assert "secretsignature" not in str(said.value)
+
+
+def test_a_submit_whose_answer_is_lost_is_carried_out_once(
+    place: Cluster, argo_server: dict[str, str], tmp_path: Path
+) -> None:
+    """The Argo server made the workflow, and the connection broke before it could say so."""
+    host, _, port = argo_server["ARGO_SERVER"].rpartition(":")
+    here = Namespace(place, NAME, tmp_path)
+    words = ("submit", "--template", "prints", "--run-id", "lost-answer", "--market", "planted", "-o", "name")
+    with LostAnswerProxy((host, int(port)), f"POST /api/v1/workflows/{NAME} ".encode()) as proxy:
+        env = {**argo_server, "ARGO_SERVER": f"127.0.0.1:{proxy.port}"}
+        with here.running(tmp_path / "submit", *words, **env) as submit:
+            assert submit.process.wait(60) == 0, submit.err
+    assert proxy.num_cuts == 1
+    assert here.named("lost-answer") == [submit.out.strip()]

@@ -1,112 +1,123 @@
-"""`logs -f` and `status` on a real cluster: every line once, while pods die and servers restart."""
+"""`submit --watch`, `logs -f` and `status --watch` on a real cluster while pods die and servers restart."""
 
 import json
-import random
-import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.cluster.harness import SMALL, Namespace
-from tests.conftest import REPOSITORY
+from tests.cluster.harness import LONG, STEPS, Namespace, Running, waited_for
+from tests.cluster.proxies import BetweenRequestsProxy, CuttingProxy, api_server, kubeconfig_through
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-STEPS = 1000  # the servers restart while it trains
-LONG = (*SMALL, "--folds", "1", "--n-steps", str(STEPS), "--checkpoint-every", "20")
+RUN_ID = "lines"
+# The API server's answer of this size is the template: nothing else that submit asks for is so large.
+TEMPLATE_BYTES = 10_000
 
 
-@contextmanager
-def running(namespace: Namespace, *words: str, out: Path, err: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`walkforward ...` beside the test, its streams in files."""
-    env = {**namespace.cluster.env, "ARGO_NAMESPACE": namespace.name}
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "pipelines", *words], env=env, cwd=REPOSITORY, stdout=stdout, stderr=stderr
-        )
-        try:
-            yield child
-        finally:
-            child.kill()
-            child.wait()
+@dataclass(frozen=True)
+class Followed:
+    """A run that was followed while its servers restarted; the commands have ended.
+
+    logs: `logs -f` through the Kubernetes API and through an Argo server, by way.
+    """
+
+    name: str
+    submit: Running
+    status: Running
+    logs: dict[str, Running]
 
 
-def restart_kubelet(namespace: Namespace) -> None:
-    namespace.cluster.tool("restart", "kubelet")
-    time.sleep(3)
+@pytest.fixture(scope="module")
+def followed(
+    namespace: Namespace,
+    undisturbed: Callable[[], str],
+    argo_server: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Followed]:
+    """Submits through a connection that breaks as the API server restarts; then the faults, one by one."""
+    undisturbed()  # has trained: what follows hits every pod
+    files, cluster = tmp_path_factory.mktemp("followed"), namespace.cluster
+    kubeconfig = cluster.env["KUBECONFIG"]
+    proxy = BetweenRequestsProxy(api_server(kubeconfig), TEMPLATE_BYTES, cluster.restart_api_server)
+    through = ("--kubeconfig", str(kubeconfig_through(proxy, kubeconfig, files / "kubeconfig")))
+    with proxy, ExitStack() as stack:
+
+        def run(label: str, *words: str, **env: str) -> Running:
+            return stack.enter_context(namespace.running(files / label, *words, **env))
+
+        asked = (*LONG, "--run-id", RUN_ID, "--git-branch", "dev", "--watch", *through)
+        submit = run("submit", "submit", *asked)
+        assert proxy.happened.wait(60), "the API server was not restarted between two requests"
+        waited_for("submitted run", 120, lambda: namespace.named(RUN_ID))
+        name = namespace.newest(RUN_ID)
+        words = ("logs", name, "-f", "--stage", "train", "--attempt", "all")
+        logs = {"kubernetes": run("logs", *words), "argo-server": run("server-logs", *words, **argo_server)}
+        status = run("status", "status", name, "--watch", **argo_server)
+
+        namespace.training_pod(name, RUN_ID, 0, step=20)
+        cluster.restart_api_server()
+        pod = namespace.training_pod(name, RUN_ID, 0, step=namespace.newest_checkpoint(RUN_ID, 0) + 20)
+        cluster.tool("kill-pod", namespace.name, pod)
+        waited_for("second attempt", 120, lambda: len(namespace.starts(RUN_ID, 0)) == 2)
+        for server in ("argo-server", "kubelet", "workflow-controller"):
+            newest = namespace.newest_checkpoint(RUN_ID, 0)
+            namespace.training_pod(name, RUN_ID, 0, step=newest + 20)
+            cluster.tool("restart", server)
+        namespace.ended(name)
+        for each in (submit, status, *logs.values()):
+            each.process.wait(90)
+        yield Followed(name, submit, status, logs)
 
 
-def test_every_line_once_across_a_killed_pod_a_kubelet_and_an_api_server(
-    namespace: Namespace, tmp_path: Path
+def gate_code(namespace: Namespace, name: str) -> int:
+    """How the gate's container ended."""
+    nodes = namespace.workflow(name)["status"]["nodes"].values()
+    return next(
+        int(node["outputs"]["exitCode"])
+        for node in nodes
+        if node.get("templateName") == "gate" and node["type"] == "Pod"
+    )
+
+
+def test_a_run_is_submitted_once_and_its_verdict_is_the_exit_code_though_the_api_server_restarts(
+    namespace: Namespace, followed: Followed
+) -> None:
+    assert namespace.named(RUN_ID) == [followed.name]
+    code = gate_code(namespace, followed.name)
+    assert code in (ExitCode.DONE, ExitCode.REJECTED, ExitCode.INCONCLUSIVE)
+    for each in (followed.submit, followed.status):
+        assert each.process.returncode == code, each.err
+        assert each.out.splitlines()[-1].startswith("verdict: ")
+        assert "fold0 train | attempt 1 failed (exit 137)" in each.err
+
+
+@pytest.mark.parametrize("way", ["kubernetes", "argo-server"])
+def test_every_line_once_across_a_killed_pod_and_restarted_servers(
+    namespace: Namespace, followed: Followed, way: str
 ) -> None:
     """The claim's own logs are the oracle: the trainer writes each line there and to stdout."""
-    name = namespace.submit(*LONG, "--run-id", "lines")
-    out, err = tmp_path / "out", tmp_path / "err"
-    watch_out, watch_err = tmp_path / "watch-out", tmp_path / "watch-err"
-    with (
-        running(
-            namespace, "logs", name, "-f", "--stage", "train", "--attempt", "all", out=out, err=err
-        ) as logs,
-        running(namespace, "status", name, "--watch", out=watch_out, err=watch_err) as watch,
-    ):
-        namespace.training_pod(name, "lines", 0, step=20)
-        namespace.cluster.restart_api_server()
-        pod = namespace.training_pod(name, "lines", 0, step=60)
-        namespace.cluster.tool("kill-pod", namespace.name, pod)
-        namespace.training_pod(name, "lines", 0, step=100)
-        restart_kubelet(namespace)
-        namespace.ended(name)
-        assert logs.wait(60) == 0, err.read_text()
-        verdict = watch.wait(60)
-    printed = out.read_text().splitlines()
-    attempts = namespace.attempts("lines", 0)
+    logs = followed.logs[way]
+    assert logs.process.returncode == 0, logs.err
+    printed = logs.out.splitlines()
+    attempts = namespace.attempts(RUN_ID, 0)
     assert len(attempts) == 2
     for number, text in enumerate(attempts, start=1):
         own = [line.partition(" | ")[2] for line in printed if line.startswith(f"fold0 train/{number} |")]
         assert [line for line in own if line in set(text.splitlines())] == text.splitlines()
-    assert verdict in (ExitCode.DONE, ExitCode.REJECTED, ExitCode.INCONCLUSIVE), watch_err.read_text()
-    assert watch_out.read_text().startswith("verdict: ")
-    assert "fold0 train | attempt 1 failed (exit 137)" in watch_err.read_text()
 
 
-class CuttingProxy:
-    """Passes connections on to the API server, and cuts each off after a while."""
-
-    def __init__(self, server: tuple[str, int]) -> None:
-        self.server, self.num_cuts = server, 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed: the test is over
-            while True:
-                client, _ = self.listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.create_connection(self.server) as upstream:
-            for pair in ((client, upstream), (upstream, client)):
-                threading.Thread(target=self._pump, args=pair, daemon=True).start()
-            time.sleep(random.uniform(0.3, 4))
-            self.num_cuts += 1
-            for end in (client, upstream):
-                with suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(65_536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_RDWR)
+def test_a_killed_pod_and_restarted_servers_change_no_byte(
+    namespace: Namespace, undisturbed: Callable[[], str], followed: Followed
+) -> None:
+    starts = [start["resumed_from_step"] for start in namespace.starts(RUN_ID, 0)]
+    assert len(starts) == 2, "a restarted server is no reason to train again"
+    assert starts[1] >= 40
+    assert namespace.marker(RUN_ID, "train", 0)["checkpoint_sha256"] == undisturbed()
 
 
 # Bursts of lines, many of one moment and some equal, from both streams; the first attempt is killed.
@@ -158,21 +169,15 @@ def writer(template: dict[str, Any]) -> dict[str, Any]:
 def test_every_line_once_through_connections_that_are_cut_all_the_time(
     namespace: Namespace, tmp_path: Path
 ) -> None:
-    config = yaml.safe_load(Path(namespace.cluster.env["KUBECONFIG"]).read_text())
-    server = config["clusters"][0]["cluster"]["server"].removeprefix("https://")
-    host, _, port = server.rpartition(":")
-    proxy = CuttingProxy((host, int(port)))
-    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
-    cutting = tmp_path / "kubeconfig"
-    cutting.write_text(yaml.safe_dump(config))
-    cutting.chmod(0o600)
+    kubeconfig = namespace.cluster.env["KUBECONFIG"]
+    proxy = CuttingProxy(api_server(kubeconfig))
+    cutting = kubeconfig_through(proxy, kubeconfig, tmp_path / "kubeconfig")
     template = namespace.cluster.get("-n", namespace.name, "workflowtemplate", "walkforward")
     namespace.apply(writer(template))
-    out, err = tmp_path / "out", tmp_path / "err"
     words = ("logs", "writer", "-f", "--kubeconfig", str(cutting))
-    with proxy.listener, running(namespace, *words, out=out, err=err) as logs:
-        assert logs.wait(400) == 0, err.read_text()
-    lines = out.read_text().splitlines()
+    with proxy, namespace.running(tmp_path / "logs", *words) as logs:
+        assert logs.process.wait(400) == 0, logs.err
+    lines = logs.out.splitlines()
     for number in (1, 2):
         own = [
             line.removeprefix(f"train/{number} | ") for line in lines if line.startswith(f"train/{number} |")
@@ -182,8 +187,8 @@ def test_every_line_once_through_connections_that_are_cut_all_the_time(
     assert proxy.num_cuts > 5
 
 
-def test_status_tells_attempts_steps_and_causes(namespace: Namespace) -> None:
-    done = namespace.command("status", "lines", "--json")
+def test_status_tells_attempts_steps_and_causes(namespace: Namespace, followed: Followed) -> None:
+    done = namespace.command("status", RUN_ID, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     train = next(stage for stage in found["stages"] if stage["label"] == "fold0 train")
@@ -191,11 +196,11 @@ def test_status_tells_attempts_steps_and_causes(namespace: Namespace) -> None:
     assert [attempt["exit_code"] for attempt in train["attempts"]] == [137, 0]
     assert found["folds_done"] == 1
     listed = json.loads(namespace.command("status", "--json").stdout)
-    assert found["name"] in [item["name"] for item in listed]
+    assert followed.name in [item["name"] for item in listed]
 
 
-def test_a_deleted_pods_log_is_said_to_be_on_the_claim(namespace: Namespace) -> None:
-    name = json.loads(namespace.command("status", "lines", "--json").stdout)["name"]
+def test_a_deleted_pods_log_is_said_to_be_on_the_claim(namespace: Namespace, followed: Followed) -> None:
+    name = followed.name
     pods = namespace.pods(name, "train")
     first = min(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])["metadata"]["name"]
     namespace.cluster.kubectl("-n", namespace.name, "delete", "pod", first)

@@ -5,12 +5,10 @@ import time
 
 import pytest
 
-from tests.cluster.harness import SMALL, Namespace
+from tests.cluster.harness import DEMO, QUICK, Namespace
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-DEMO = ("--preset", "demo", "--market", "planted")
-QUICK = (*SMALL, "--folds", "1", "--n-steps", "20", "--checkpoint-every", "10")
 
 
 def workflows(namespace: Namespace) -> set[str]:
@@ -107,11 +105,9 @@ def test_bad_data_is_the_message_a_person_sees_and_every_fold_is_missing(namespa
     assert "/feature-cache/bad.mbp-10.dbn" in status.stdout
 
 
-def test_two_submits_of_one_id_run_one_after_the_other(namespace: Namespace) -> None:
-    names = [namespace.submit(*QUICK, "--run-id", "twice") for _ in range(2)]
-    ends = [namespace.ended(name, 400) for name in names]
+def test_two_submits_of_one_id_run_one_after_the_other(namespace: Namespace, twice: list[str]) -> None:
     assert len(namespace.attempts("twice", 0)) == 1, "both trained"
-    verdicts = {body["status"]["phase"] for body in ends}
+    verdicts = {namespace.workflow(name)["status"]["phase"] for name in twice}
     assert len(verdicts) == 1
 
 
