@@ -49,11 +49,11 @@ test: $(READY) ## Run the fast suite with coverage: what CI runs.
 CLUSTER_TESTS ?=
 .PHONY: cluster-test
 cluster-test: $(READY) ## Run the plan and its faults on a real Kubernetes with Argo (root; up to half an hour).
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -m cluster -v tests/cluster $(CLUSTER_TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -m cluster -v --durations=25 tests/cluster $(CLUSTER_TESTS)
 
 .PHONY: cluster-smoke
 cluster-smoke: $(READY) ## The part of cluster-test that CI runs: a verdict, a lost pod, the dry runs (minutes).
-	$(MAKE) cluster-test CLUSTER_TESTS="-k 'three_folds or read_without_the_claim or (test_faults and killed) or dry_run'"
+	$(MAKE) cluster-test CLUSTER_TESTS="-k 'three_folds or read_without_the_claim or (test_faults and (killed or undisturbed)) or dry_run'"
 
 .PHONY: lint
 lint: $(READY) ## Check style, types, import directions and the workflow, offline: what CI runs.
