@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
@@ -14,6 +15,8 @@ STEP = re.compile(r"^step (\d+)/(\d+)\b")
 PROGRESS = re.compile(r"^progress (\d+)/(\d+)\b")
 FIELD = re.compile(r"(\w+)=(\S+)")
 SHOWN_FIELDS = ("wr", "sps", "eta")
+# An evaluation has four pieces of work: each tenth of each would bury everything else in a short run.
+QUIET_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,15 @@ class Display(Protocol):
 
 
 class PlainDisplay:
-    """One prefixed line a message: `fold0 train | step 100/1500 wr=0.561`; of `progress N/M` each tenth."""
+    """One prefixed line a message: `fold0 train | step 100/1500 wr=0.561`.
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+    Of `progress N/M` the first line of each piece of work, then tenths, QUIET_S apart at least.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self._clock = stream, clock
         self.tenths: dict[tuple[str, str], int] = {}
+        self._told_s: dict[str, float] = {}
 
     def waiting(self, label: str, why: str) -> None:
         self._write(label, f"waiting: {why}")
@@ -75,12 +82,16 @@ class PlainDisplay:
 
     def line(self, label: str, text: str) -> None:
         progress = None if STEP.match(text) else parse_progress(text)
-        if progress is not None:
-            work, tenth = (label, PROGRESS.sub("", text)), 10 * progress.done // max(1, progress.total)
-            if self.tenths.get(work) == tenth:
-                return
-            self.tenths[work] = tenth
-        self._write(label, text)
+        if progress is None or self._is_news(label, PROGRESS.sub("", text), progress):
+            self._write(label, text)
+
+    def _is_news(self, label: str, work: str, progress: Progress) -> bool:
+        tenth, now_s = 10 * progress.done // max(1, progress.total), self._clock()
+        known = self.tenths.get((label, work))
+        if known == tenth or (known is not None and now_s - self._told_s[label] < QUIET_S):
+            return False
+        self.tenths[label, work], self._told_s[label] = tenth, now_s
+        return True
 
     def ended(self, label: str, status: str, took_s: float | None = None) -> None:
         self._write(label, status)

@@ -1,6 +1,7 @@
 """Parsed log lines and what the two displays show."""
 
 import io
+from itertools import count
 
 import pytest
 from rich.console import Console
@@ -41,15 +42,18 @@ def test_plain_lines_are_prefixed_whole_and_without_carriage_returns() -> None:
     assert stream.getvalue() == f"fold0 train | started\nfold0 train | {STEP}\nfold0 train | done\n"
 
 
-def test_plain_progress_is_thinned_to_tenths_of_each_piece_of_work() -> None:
-    stream = io.StringIO()
-    display = PlainDisplay(stream)
+@pytest.mark.parametrize(("line_s", "tenths"), [(1.0, range(11)), (0.25, range(0, 11, 4)), (0.0, [0])])
+def test_plain_progress_is_thinned_to_tenths_of_each_piece_of_work_and_in_time(
+    line_s: float, tenths: list[int]
+) -> None:
+    stream, lines_so_far = io.StringIO(), count()
+    display = PlainDisplay(stream, lambda: next(lines_so_far) * line_s)
     for work in ("market", "cache"):
         for done in range(101):
             display.line("prepare", f"progress {done}/100 {work}")
     lines = stream.getvalue().splitlines()
     wanted = [
-        f"prepare | progress {done}/100 {work}" for work in ("market", "cache") for done in range(0, 101, 10)
+        f"prepare | progress {10 * tenth}/100 {work}" for work in ("market", "cache") for tenth in tenths
     ]
     assert lines == wanted
 

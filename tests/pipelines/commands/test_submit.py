@@ -189,7 +189,8 @@ def test_watch_ends_with_the_verdict(
 ) -> None:
     followed = []
 
-    def follow(api: Any, name: str, stdout: Any, stderr: Any, *, flags: str) -> int:
+    def follow(api: Any, name: str, stdout: Any, stderr: Any, *, flags: str, answered: bool) -> int:
+        assert answered, "the server took the workflow: its being away now is waited for"
         followed.append(name)
         return code
 
