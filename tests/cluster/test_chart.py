@@ -19,8 +19,9 @@ from tests.cluster.harness import USER_ID, VALUES, Cluster, Namespace, waited_fo
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
 NAME = "wf-chart"
 CLAIM = {"storageClass": NAME, "size": "1Gi"}
-RUN = ("market=planted", "preset=demo", "folds=1", "n-steps=20", "checkpoint-every=10", "n-backtests=64",
-       "per-capacity=16384", "git-branch=dev", "run-id=charted")  # fmt: skip
+RUN_ID = "charted"
+RUN = ("market=planted", "preset=demo", "folds=1", "n-steps=400", "checkpoint-every=20", "n-backtests=64",
+       "per-capacity=16384", "git-branch=dev", f"run-id={RUN_ID}")  # fmt: skip
 
 
 class Release:
@@ -80,25 +81,27 @@ def release(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> R
     return Release(namespace.cluster, file)
 
 
-def trained(namespace: Namespace, release: Release) -> None:
-    """Submits the run with Argo's own command and terminates it once its fold is trained."""
+def newest(namespace: Namespace) -> str:
+    """Name of the newest workflow; Argo's own command sets no label of ours for the run."""
+    found = namespace.cluster.get("-n", NAME, "workflows")["items"]
+    return str(max(found, key=lambda body: body["metadata"]["creationTimestamp"])["metadata"]["name"])
+
+
+def submitted(namespace: Namespace) -> str:
+    """Submits the run with Argo's own command; the workflow's name."""
     words = [word for pair in RUN for word in ("-p", pair)]
     done = subprocess.run(
         ["argo", "submit", "--from", "wftmpl/walkforward", "-n", NAME, "-o", "name", *words],
-        env=release.cluster.env, capture_output=True, text=True, timeout=60, check=False,
+        env=namespace.cluster.env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    name = done.stdout.strip()
+    return done.stdout.strip()
 
-    def has_trained() -> bool:
-        nodes = namespace.workflow(name).get("status", {}).get("nodes", {}).values()
-        failed = [node for node in nodes if node["phase"] in {"Failed", "Error"}]
-        assert not failed, [node.get("message") for node in failed]
-        return any(node.get("templateName") == "train" and node["phase"] == "Succeeded" for node in nodes)
 
-    waited_for(f"trained fold of {name}", 480, has_trained, pause_s=1)
+def terminated(namespace: Namespace, name: str) -> None:
+    """Ends a workflow without judging; returns when it has ended."""
     end = '{"spec": {"shutdown": "Terminate"}}'
-    release.cluster.kubectl("-n", NAME, "patch", "workflow", name, "--type=merge", "-p", end)
+    namespace.cluster.kubectl("-n", NAME, "patch", "workflow", name, "--type=merge", "-p", end)
     namespace.ended(name, 120)
 
 
@@ -124,44 +127,64 @@ def test_a_claim_for_one_node_is_refused_before_anything_is_made(release: Releas
     release.cluster.kubectl("-n", NAME, "delete", "pvc", "one-node")
 
 
-def test_install_submit_uninstall_and_the_run_is_still_there(namespace: Namespace, release: Release) -> None:
+def test_install_and_submit_with_argos_own_command(namespace: Namespace, release: Release) -> None:
     notes = release.install("--set", "schedule.cron=0 3 * * 6", "--set", "schedule.suspend=true").stdout
     assert "argo submit --from wftmpl/walkforward -n wf-chart" in notes
     stored = release.cluster.get("-n", NAME, "workflowtemplate", "walkforward")
     ours = yaml.safe_load(render(ChartValues.model_validate({**VALUES, "namespace": NAME})))
     assert stored["spec"] == ours["spec"]
     assert release.names("cronworkflows") == {"walkforward"}
+    namespace.training_pod(submitted(namespace), RUN_ID, 0, step=20, seconds=240)
 
-    trained(namespace, release)
-    checkpoint = namespace.runs / "charted" / "fold0" / "checkpoint-20.bin"
-    content = checkpoint.read_bytes()
 
+def test_an_upgrade_changes_the_release_and_not_the_run_that_trains(
+    namespace: Namespace, release: Release
+) -> None:
+    name = newest(namespace)
+    pod = namespace.training_pod(name, RUN_ID, 0, step=20)
+    release.helm(
+        "upgrade", "walkforward", str(CHART), "--values", str(release.values),
+        "--set", "parallelFolds=1", "--set", "keptDays=3",
+    )  # fmt: skip
+    assert release.cluster.get("-n", NAME, "configmap", "walkforward-semaphores")["data"] == {"gpu-pool": "1"}
+    spec = release.cluster.get("-n", NAME, "workflowtemplate", "walkforward")["spec"]
+    assert spec["ttlStrategy"] == {"secondsAfterCompletion": 3 * 86_400}
+    newest_step = namespace.newest_checkpoint(RUN_ID, 0)
+    assert namespace.training_pod(name, RUN_ID, 0, step=newest_step + 20) == pod
+    assert len(namespace.starts(RUN_ID, 0)) == 1
+
+
+def test_an_uninstall_while_it_trains_keeps_the_claim_and_the_run_says_what_it_misses(
+    namespace: Namespace, release: Release
+) -> None:
+    name = newest(namespace)
+    namespace.training_pod(name, RUN_ID, 0, step=20)
     release.helm("uninstall", "walkforward", "--wait")
-    assert (
-        release.names("workflowtemplates")
-        == release.names("roles")
-        == release.names("cronworkflows")
-        == set()
-    )
+    gone = ("workflowtemplates", "roles", "cronworkflows")
+    assert [release.names(kind) for kind in gone] == [set(), set(), set()]
     assert release.names("pvc") == {"feature-cache"}
-    claim = release.cluster.get("-n", NAME, "pvc", "feature-cache")
-    assert claim["status"]["phase"] == "Bound"
-    assert checkpoint.read_bytes() == content
+    assert release.cluster.get("-n", NAME, "pvc", "feature-cache")["status"]["phase"] == "Bound"
+    waited_for("end of training", 200, lambda: namespace.has_trained(RUN_ID, 0))
+    missing = 'serviceaccount "walkforward" not found'
+    waited_for("reason in status", 90, lambda: missing in namespace.command("status", name).stdout, pause_s=1)
 
 
-def test_a_second_install_takes_over_the_claim_that_stayed(namespace: Namespace, release: Release) -> None:
+def test_a_second_install_takes_over_the_claim_and_the_run_goes_on_by_itself(
+    namespace: Namespace, release: Release
+) -> None:
     before = release.cluster.get("-n", NAME, "pvc", "feature-cache")["metadata"]["uid"]
+    marker, name = namespace.marker(RUN_ID, "train", 0), newest(namespace)
     release.install()
     assert release.cluster.get("-n", NAME, "pvc", "feature-cache")["metadata"]["uid"] == before
-    done = namespace.marker("charted", "train", 0)
-    trained(namespace, release)
-    assert namespace.marker("charted", "train", 0) == done
-    assert len(namespace.attempts("charted", 0)) == 1, "it trained again"
+    waited_for("evaluation", 180, lambda: namespace.pods(name, "evaluate"), pause_s=1)
+    terminated(namespace, name)
+    assert namespace.marker(RUN_ID, "train", 0) == marker
+    assert len(namespace.attempts(RUN_ID, 0)) == 1, "it trained again"
 
 
-def test_an_upgrade_changes_the_number_of_parallel_folds(release: Release) -> None:
-    changes = ("--values", str(release.values), "--set", "parallelFolds=1")
-    release.helm("upgrade", "walkforward", str(CHART), *changes)
-    held = release.cluster.get("-n", NAME, "configmap", "walkforward-semaphores")
-    assert held["data"] == {"gpu-pool": "1"}
+def test_the_same_run_submitted_again_finds_what_was_trained(namespace: Namespace, release: Release) -> None:
+    name = submitted(namespace)
+    waited_for("evaluation", 180, lambda: namespace.pods(name, "evaluate"), pause_s=1)
+    assert len(namespace.attempts(RUN_ID, 0)) == 1, "it trained again"
+    terminated(namespace, name)
     release.helm("uninstall", "walkforward", "--wait")
