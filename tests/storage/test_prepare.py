@@ -67,7 +67,7 @@ def test_an_endpoint_that_fails_midway_is_one_line_and_the_same_command_goes_on(
         return answer
 
     proxy.change = cut
-    assert prepare(url, tmp_path) == 2
+    assert prepare(url, tmp_path) == 75
     assert the_line(capsys) == (
         f"error: {url}/es-0108.dbn: the download stopped at 131,072 of {len(BODY):,} bytes: "
         "5 connections in a row brought nothing: cut; "
@@ -82,18 +82,21 @@ def test_an_endpoint_that_fails_midway_is_one_line_and_the_same_command_goes_on(
 
 
 REFUSED = [
-    ("es", error(403, "AccessDenied"), "access denied (HTTP 403); allow these credentials"),
-    ("es/es-0108.dbn", Answer(403), "access denied, or the credentials are refused (HTTP 403); allow"),
-    ("es", error(503, "SlowDown"), "the store answers SlowDown (HTTP 503); run the same command again"),
-    ("no", None, "no data file below it (names ending in .dbn or .dbn.zst, or LOBSTER's .csv); give"),
-    ("no.dbn", None, "there is no such object, or no such bucket (HTTP 404); check bucket and key"),
+    ("es", error(403, "AccessDenied"), 2, "access denied (HTTP 403); allow these credentials"),
+    ("es/es-0108.dbn", Answer(403), 2, "access denied, or the credentials are refused (HTTP 403); allow"),
+    ("es", error(503, "SlowDown"), 75, "the store answers SlowDown (HTTP 503); run the same command again"),
+    ("no", None, 2, "no data file below it (names ending in .dbn or .dbn.zst, or LOBSTER's .csv); give"),
+    ("no.dbn", None, 2, "there is no such object, or no such bucket (HTTP 404); check bucket and key"),
 ]
 
 
-@pytest.mark.parametrize(("key", "answer", "said"), REFUSED, ids=[said[:30] for _, _, said in REFUSED])
+@pytest.mark.parametrize(
+    ("key", "answer", "code", "said"), REFUSED, ids=[said[:30] for _, _, _, said in REFUSED]
+)
 def test_a_refusal_is_one_line_that_names_the_url_and_leaves_nothing(
     key: str,
     answer: Answer | None,
+    code: int,
     said: str,
     bucket: Bucket,
     url: str,
@@ -102,7 +105,7 @@ def test_a_refusal_is_one_line_that_names_the_url_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     proxy.change = lambda request, found: answer or found
-    assert prepare(f"{bucket}/{key}", tmp_path) == 2
+    assert prepare(f"{bucket}/{key}", tmp_path) == code
     line = the_line(capsys)
     assert line.startswith(f"error: {bucket}/{key}: {said}")
     assert "; " in line

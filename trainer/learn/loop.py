@@ -91,7 +91,6 @@ class Training:
             self.runner.completed, sections(self.learner, self.state, self.normaliser), self.meta()
         )
         journal.checkpoint_saved(report.path, report.num_bytes, report.elapsed_ms)
-        self.on_saved()
         return report.path
 
 
@@ -130,8 +129,8 @@ def train(
     """Trains fold `index` to `run.config.run.n_steps` completed steps and leaves its marker.
 
     Finished folds return at once. The newest valid checkpoint is found by itself; `resume_from` forces one.
-    `on_saved` is called after each checkpoint. Raises InterruptedRun (75) after saving on SIGTERM,
-    MismatchError (78), CrashedTooOftenError (70) and InputError.
+    `on_saved` is called after each checkpoint but the last; what it raises ends the training. Raises
+    InterruptedRun (75) after saving on SIGTERM, MismatchError (78), CrashedTooOftenError (70) and InputError.
     """
     directory, steps = fold_dir(run_dir, index), run.config.run.n_steps
     done = read_marker(directory, "train")
@@ -231,6 +230,8 @@ def _train_steps(training: Training, steps: int, journal: Journal, stop: StopReq
             except AlphaError as error:  # a failed periodic save must not stop training: the last two stay
                 training.failed_saves += 1
                 journal.warn(f"checkpoint {training.failed_saves} not saved: {error}")
+            else:
+                training.on_saved()
     _drain(training, journal, drained)
 
 

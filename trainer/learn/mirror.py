@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from trainer.learn.mirrored import Copy
 
 OnSaved = Callable[[], None]
-"""Called when a new checkpoint is whole on the disk; returns at once and raises nothing."""
+"""Called when a new checkpoint is whole on the disk; returns at once. Raises MismatchError (78) when a later
+start of the stage sends now: this one is to end."""
 
 STOP_S = 30.0  # for sending after a signal: a pod has 120 s, and saving comes first
 QUIET_S = 2.0  # a transfer that takes longer shows its progress
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class MirrorBehindError(AlphaError):
-    """The mirror does not answer, or lacks something in the end: exit code 75, the plan tries again."""
+    """The mirror lacks something in the end: exit code 75, the plan tries again."""
 
     exit_code = ExitCode.INTERRUPTED
 
@@ -47,8 +48,8 @@ def mirror(
     Without a location nothing happens. After InterruptedRun sending takes STOP_S at most, and what the bucket
     then lacks is a warning; after any other error nothing more is sent.
 
-    Raises InputError (no such bucket, no permission: before any work), MirrorBehindError (75: no answer at
-    the start, or something was not sent in the end) and MismatchError (78: the files of another
+    Raises InputError (no such bucket, no permission: before any work; 75 where the store does not answer),
+    MirrorBehindError (75: something was not sent in the end) and MismatchError (78: the files of another
     configuration or other data, or a later start of the same stage sends now).
     """
     url = mirror_url(location)
@@ -56,14 +57,8 @@ def mirror(
         yield no_mirror
         return
     from trainer.learn.restore import begin
-    from trainer.storage.upload import may_pass
 
-    try:
-        copy = begin(url, run_dir, stage, fold, _patient(on_progress))
-    except InputError as error:
-        if not may_pass(error):
-            raise
-        raise MirrorBehindError(error.what, where=error.where, do=error.do) from error
+    copy = begin(url, run_dir, stage, fold, _patient(on_progress))
     try:
         yield copy.offer
         _send_all(copy, _patient(on_progress))
@@ -84,9 +79,9 @@ def _send_all(copy: "Copy", on_progress: Progress) -> None:
 
 
 def _send_some(copy: "Copy") -> None:
-    copy.offer()
     missing = f"{STOP_S:g} s were not enough"
     try:
+        copy.offer()
         if copy.wait(STOP_S, no_mirror):
             return
     except Exception as error:  # whatever it is, the stop at hand is what is reported

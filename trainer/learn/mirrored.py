@@ -22,12 +22,13 @@ from trainer.learn.checkpoints import CheckpointStore, checkpoint_step
 from trainer.learn.markers import MARKER_SUFFIX, Stage, read_marker
 from trainer.location import S3Url
 from trainer.storage.checksum import NotTheObjectError, verify
+from trainer.storage.failures import TryLaterError
 from trainer.storage.head import Head
 from trainer.storage.local import Progress
 from trainer.storage.outbox import Outbox
 from trainer.storage.store import Changed
 from trainer.storage.transfer import transfer
-from trainer.storage.upload import Unfinished, WritableStore
+from trainer.storage.upload import WritableStore
 
 WRITER_NAME = ".writer.json"
 
@@ -71,6 +72,7 @@ class Copy:
         # Of the files that the bucket surely has: size and time of change.
         self._same: dict[str, tuple[int, int]] = {}
         self._warned: set[str] = set()
+        self._taken: MismatchError | None = None
         self._closed = False
         self._outbox: Outbox[Batch] = Outbox(self._send, self._on_failure)
 
@@ -105,7 +107,7 @@ class Copy:
                 self._same[name] = (file.num_bytes, file.mtime_ns)
         except (Changed, NotTheObjectError) as error:
             what = "the object changed while it was read" if isinstance(error, Changed) else error.what
-            raise InputError(what, where=str(url), do="run the same command again") from Unfinished(what)
+            raise TryLaterError(what, where=str(url), do="run the same command again") from error
         except OSError as error:
             do = "free some space or choose a writable run directory"
             raise InputError(f"cannot write: {error.strerror or error}", where=str(path), do=do) from error
@@ -120,7 +122,12 @@ class Copy:
             self._store.put(self.url(name), file, self._count)
 
     def offer(self) -> None:
-        """Has the present files sent in the background, in place of an earlier offer that still waits."""
+        """Has the present files sent in the background, in place of an earlier offer that still waits.
+
+        MismatchError if a later start has taken the copy over: what would still be made is nobody's.
+        """
+        if self._taken is not None:
+            raise self._taken
         try:
             self._outbox.offer(Batch(self._opened()))
         except AlphaError as error:
@@ -227,7 +234,10 @@ class Copy:
 
     def _on_failure(self, error: Exception) -> None:
         text = str(error) if isinstance(error, AlphaError) else f"{type(error).__name__}: {error}"
-        self._warn_once(f"the mirror is behind, the stage goes on: {text}", getattr(error, "what", text))
+        goes_on = "the mirror is behind, the stage goes on"
+        if isinstance(error, MismatchError):
+            self._taken, goes_on = error, "nothing more is sent, the stage ends"
+        self._warn_once(f"{goes_on}: {text}", getattr(error, "what", text))
 
     def _warn_once(self, text: str, kind: str) -> None:
         if kind not in self._warned and not self._closed:

@@ -8,7 +8,7 @@ import urllib3.exceptions
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from trainer.errors import InputError
+from trainer.errors import ExitCode, InputError
 from trainer.location import S3Url
 
 # Failures of the connection: the same request may succeed a moment later.
@@ -70,18 +70,26 @@ ANSWERS = {
 }
 
 
+class TryLaterError(InputError):
+    """What may pass without anyone's doing: exit code 75, the plan tries again."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
 @contextmanager
 def explained(url: S3Url, endpoint: str, allow: str = ALLOW) -> Iterator[None]:
     """Turns any failure of boto3 in the block into an InputError that names the URL.
 
-    `allow` says which permissions the caller's requests need.
+    TryLaterError if the same request may succeed later. `allow` says which permissions the caller's requests
+    need.
     """
     try:
         yield
     except FAILURES as error:
         what, do = explain(error, endpoint)
         do = allow if do == ALLOW else do
-        raise InputError(what, where=str(url), do=do) from error
+        kind = TryLaterError if _may_pass(error) else InputError
+        raise kind(what, where=str(url), do=do) from error
 
 
 def explain(error: Exception, endpoint: str) -> tuple[str, str]:
@@ -113,6 +121,12 @@ def reason(error: Exception) -> str:
 def status_of(error: boto.ClientError) -> int:
     """HTTP status of the store's answer."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, boto.ClientError):
+        return status_of(error) >= 500 or status_of(error) == 429
+    return isinstance(error, CONNECTION)
 
 
 def _answer(error: boto.ClientError) -> tuple[str, str]:

@@ -16,8 +16,8 @@ def local_copy(location: Path | str, cache_root: Path, on_progress: Progress) ->
 
     A download stays below `<cache_root>/downloads` and is held while the block runs, so that another run, to
     which the store shows newer objects, cannot replace a file that this one is reading. Progress is reported
-    as `("download", bytes, bytes)`. Raises InputError with the URL; BusyError (exit code 75) where another
-    run holds the download for an hour.
+    as `("download", bytes, bytes)`. Raises InputError with the URL, of exit code 75 where the store does
+    not answer now, and BusyError (75) where another run holds the download for an hour.
     """
     if isinstance(location, Path):
         yield location

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.errors import InputError
 from trainer.location import S3Url
-from trainer.storage.failures import LATER
+from trainer.storage.failures import LATER, TryLaterError
 from trainer.storage.store import Facts, Interrupted, Store
 
 MAX_FAILURES = 5  # connections in a row that bring nothing
@@ -19,7 +18,8 @@ def transfer(store: Store, url: S3Url, facts: Facts, part: Path, on_bytes: Calla
 
     The bytes there must be of the same object. A cut connection is followed by another from the byte reached;
     after MAX_FAILURES that brought no byte the file stays as it is. `on_bytes` gets the bytes in the file.
-    Raises InputError; `Changed` when the store has another object by now; OSError when writing fails.
+    Raises InputError (TryLaterError when it gives up); `Changed` when the store has another object by now;
+    OSError when writing fails.
     """
     failures = 0
     with part.open("ab") as file:
@@ -47,9 +47,9 @@ def transfer(store: Store, url: S3Url, facts: Facts, part: Path, on_bytes: Calla
         os.fsync(file.fileno())
 
 
-def _given_up(url: S3Url, facts: Facts, reached: int, cause: Interrupted) -> InputError:
+def _given_up(url: S3Url, facts: Facts, reached: int, cause: Interrupted) -> TryLaterError:
     what = (
         f"the download stopped at {reached:,} of {facts.num_bytes:,} bytes: "
         f"{MAX_FAILURES} connections in a row brought nothing: {cause}"
     )
-    return InputError(what, where=str(url), do=f"check the network; {LATER}")
+    return TryLaterError(what, where=str(url), do=f"check the network; {LATER}")

@@ -7,12 +7,11 @@ from botocore.exceptions import ClientError
 from s3transfer.manager import TransferConfig, TransferManager
 from s3transfer.subscribers import BaseSubscriber
 
-from trainer.errors import InputError
 from trainer.location import S3Url
 from trainer.storage.checksum import SIZE_ONLY, Differs, compare
-from trainer.storage.failures import CONNECTION, LATER, explained, status_of
+from trainer.storage.failures import LATER, TryLaterError, explained, status_of
 from trainer.storage.head import Head
-from trainer.storage.store import Interrupted, Store
+from trainer.storage.store import Store
 from trainer.storage.threads import DaemonThreads
 
 PART_BYTES = 8 << 20
@@ -29,10 +28,6 @@ ALLOW = (
     "allow these credentials s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, and "
     "s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on its objects"
 )
-
-
-class Unfinished(Exception):  # noqa: N818 (the cause of an InputError that may pass)
-    """A transfer that did not arrive whole."""
 
 
 class WritableStore(Store):
@@ -56,7 +51,7 @@ class WritableStore(Store):
             self._compare(url, file)
         except Differs as difference:
             what = f"the upload is not the file: {difference}"
-            raise InputError(what, where=str(url), do=LATER) from Unfinished(what)
+            raise TryLaterError(what, where=str(url), do=LATER) from difference
 
     def holds(self, url: S3Url, file: Head) -> bool:
         """Whether the object is surely the file: a store that tells no checksum is not believed."""
@@ -122,11 +117,3 @@ class _Counted(BaseSubscriber):  # type: ignore[misc]
 
     def on_progress(self, future: Any, bytes_transferred: int, **_: Any) -> None:
         self._on_bytes(bytes_transferred)
-
-
-def may_pass(error: InputError) -> bool:
-    """Whether the same request may succeed later without anyone's doing."""
-    cause = error.__cause__
-    if isinstance(cause, ClientError):
-        return status_of(cause) >= 500 or status_of(cause) == 429
-    return isinstance(cause, (*CONNECTION, Interrupted, Unfinished))
