@@ -3,7 +3,8 @@
 import sys
 
 from pipelines.identity import REPOSITORY
-from pipelines.render import parameters_of, render
+from pipelines.parameters import parameters_of
+from pipelines.render import render
 from pipelines.settings import ChartValues
 
 GOLDEN_DIR = REPOSITORY / "tests" / "golden"

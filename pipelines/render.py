@@ -1,5 +1,6 @@
 """The YAML that a chart or `kubectl` reads: the template, or a Workflow that uses it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +9,16 @@ from pydantic import ValidationError
 
 from pipelines.chart.values import InstallValues
 from pipelines.cluster.submission import Submission, workflow_body
-from pipelines.settings import ChartValues, RunParameters, first_error, parameter_name, parameters_from
+from pipelines.settings import ChartValues, first_error
 from trainer.errors import InputError
 
 HEADER = "# Rendered by `walkforward render`; change pipelines/ and render again.\n"
 
 
-def render(values: ChartValues, parameters: RunParameters | None = None) -> str:
+def render(values: ChartValues, parameters: Mapping[str, str] | None = None) -> str:
     """YAML of the template; with `parameters` of a Workflow that refers to it, as submit sends it."""
     if parameters is not None:
-        given = parameters.model_dump(exclude_unset=True)
-        sent = {parameter_name(name): str(value) for name, value in given.items()}
-        body = workflow_body(Submission(values.template_name, sent), values.namespace)
+        body = workflow_body(Submission(values.template_name, parameters), values.namespace)
         return HEADER + yaml.safe_dump(body, sort_keys=False, width=1_000)
     from pipelines.workflow import workflow_template  # Hera: over a second
 
@@ -50,18 +49,3 @@ def _validated(body: dict[str, Any], where: str) -> ChartValues:
         return InstallValues.model_validate(body)
     except ValidationError as error:
         raise first_error(error, where) from error
-
-
-def parameters_of(pairs: list[str]) -> RunParameters:
-    """Parameters of `name=value` words of a shell; InputError for an unknown name or a bad value."""
-    values = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"{pair!r} has no value", where="--parameter", do="write name=value")
-        field = name.replace("-", "_")
-        if field not in RunParameters.model_fields:
-            known = ", ".join(known.replace("_", "-") for known in RunParameters.model_fields)
-            raise InputError(f"unknown parameter {name}", where="--parameter", do=f"use one of {known}")
-        values[field] = value
-    return parameters_from(values, "--parameter")

@@ -248,14 +248,6 @@ def first_error(error: ValidationError, where: str) -> InputError:
     )
 
 
-def parameters_from(values: dict[str, Any], where: str) -> RunParameters:
-    """Validated parameters; InputError with one line for the first bad value."""
-    try:
-        return RunParameters.model_validate(values)
-    except ValidationError as error:
-        raise first_error(error, where) from error
-
-
 def matches(pattern: str, text: str) -> bool:
     """Whether the whole text fits the pattern."""
     return re.fullmatch(pattern, text) is not None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
+from pipelines.parameters import parameters_of
 from pipelines.settings import ChartValues, Name, RunParameters, Values, parameter_name
 from trainer.errors import InputError
 
@@ -62,8 +63,6 @@ class Schedule(Section):
     @field_validator("parameters")
     @classmethod
     def _known(cls, given: dict[str, str | int]) -> dict[str, str | int]:
-        from pipelines.render import parameters_of
-
         try:
             parameters_of([f"{name}={value}" for name, value in given.items()])
         except InputError as error:

@@ -1,4 +1,4 @@
-"""What a submit sends: parameters checked here and against the template, the run id, the Workflow's body.
+"""What a submit sends: parameters checked against the template, the run id, the Workflow's body.
 
 Only what was given is sent: the template on the cluster may have other defaults than this version.
 """
@@ -8,9 +8,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-from pydantic import ValidationError
 
 from pipelines.cluster.api import (
     CLUSTER_TEMPLATE_LABEL,
@@ -23,17 +20,10 @@ from pipelines.cluster.api import (
 )
 from pipelines.cluster.find import given_parameters
 from pipelines.identity import code_key
-from pipelines.settings import (
-    NAME_PATTERN,
-    RunParameters,
-    first_error,
-    matches,
-    parameter_name,
-    parameters_from,
-)
+from pipelines.parameters import WHERE, checked
+from pipelines.settings import NAME_PATTERN, RunParameters, matches, parameter_name
 from trainer.errors import InputError
 
-WHERE = "parameters"
 RUN_ID = "run-id"
 # What a run's results do not depend on: the same run, another fold, another pool, copied elsewhere.
 NOT_IN_KEY = ("run-id", "git-branch", "fold-idx", "gpu-pool", "mirror")
@@ -63,27 +53,6 @@ class Submission:
     def run_id(self) -> str:
         """The run's id: given, or a stable key of what was given and of the code here."""
         return self.sent.get(RUN_ID) or stable_run_id({**self.sent, **self.other}, code_key())
-
-
-def parameters_given(flags: Mapping[str, Any], pairs: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Parameters to send, of options by field name (None: not given) and of `name=value` words.
-
-    Returns those that this version knows, checked, and the others. Raises InputError for a bad value, a word
-    without value, or a parameter given twice.
-    """
-    values = {parameter_name(name): str(value) for name, value in flags.items() if value is not None}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise InputError(f"{pair!r} has no value", where="--parameter", do="write name=value")
-        if name in values:
-            raise InputError(f"{name} is given twice", where=WHERE, do="give it once")
-        values[name] = value
-    fields = {parameter_name(name): name for name in RunParameters.model_fields}
-    known = parameters_from({fields[name]: value for name, value in values.items() if name in fields}, WHERE)
-    # Unset fields stay out; what a preset brings along counts as given.
-    sent = {parameter_name(name): str(value) for name, value in known.model_dump(exclude_unset=True).items()}
-    return sent, {name: value for name, value in values.items() if name not in fields}
 
 
 def stable_run_id(values: Mapping[str, str], code: str) -> str:
@@ -144,10 +113,8 @@ def _declared(template: Body) -> list[Body]:
 
 def _check_together(values: Mapping[str, str], where: str) -> None:
     fields = {parameter_name(name): name for name in RunParameters.model_fields}
-    try:
-        RunParameters.model_validate({fields[name]: text for name, text in values.items() if name in fields})
-    except ValidationError as error:
-        raise first_error(error, f"{WHERE} with the defaults of {where}") from error
+    known = {fields[name]: text for name, text in values.items() if name in fields}
+    checked(known, f"{WHERE} with the defaults of {where}")
 
 
 def workflow_body(submission: Submission, namespace: str, *, with_run_id: bool = True) -> Body:

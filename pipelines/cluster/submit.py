@@ -16,6 +16,7 @@ from pipelines.cluster.find import (
     runs_workflows,
 )
 from pipelines.cluster.submission import RUN_ID, Submission, again, check_against, workflow_body
+from pipelines.parameters import refuse_unknown
 from trainer.errors import BusyError, ExitCode, InputError
 
 
@@ -58,10 +59,9 @@ def as_text(body: Body, output: str) -> str:
 
 def dry_run(submission: Submission, namespace: str, shown: Shown) -> int:
     """Print the Workflow that would be sent; nothing is asked of a cluster."""
-    if submission.other:
-        names = ", ".join(submission.other)
-        do = "a template on the cluster may have it: leave --dry-run out, or correct the name"
-        raise InputError(f"unknown parameter {names}", where="parameters", do=do)
+    refuse_unknown(
+        submission.other, "a template on the cluster may have it: leave --dry-run out, or correct the name"
+    )
     body = workflow_body(submission, namespace)
     return _shown(Shown(shown.stdout, shown.stderr, shown.output or "yaml"), body)
 

@@ -43,10 +43,10 @@ class Doctor:
         from pipelines.cluster.doctor.cluster import Asked
         from pipelines.cluster.doctor.examine import examine
         from pipelines.cluster.doctor.report import tell, tell_json
-        from pipelines.render import chart_values, parameters_of
+        from pipelines.parameters import parameters_of
+        from pipelines.render import chart_values
 
-        given = parameters_of(self.parameter).model_dump(exclude_unset=True)
-        parameters = {name.replace("_", "-"): str(value) for name, value in given.items()}
+        parameters = parameters_of(self.parameter)
         values = chart_values(self.values) if self.values else None
         asked = Asked(self.template, values, parameters)
         # Rendering makes a million small objects that all stay: collecting garbage meanwhile costs a third.

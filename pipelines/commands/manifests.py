@@ -55,7 +55,8 @@ class Render:
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
 
     def execute(self) -> int:
-        from pipelines.render import chart_values, parameters_of, render
+        from pipelines.parameters import parameters_of
+        from pipelines.render import chart_values, render
 
         if self.parameter and not self.workflow:
             raise InputError("-p belongs to a Workflow", where="--parameter", do="add --workflow")

@@ -107,7 +107,8 @@ class SubmitOptions:
 
     def _submission(self, template: str, instance_id: str) -> "Submission":
         from pipelines.cluster.api import INSTANCE_LABEL
-        from pipelines.cluster.submission import Submission, check_names, parameters_given
+        from pipelines.cluster.submission import Submission, check_names
+        from pipelines.parameters import parameters_given
         from pipelines.settings import RunParameters
 
         flags = {name: getattr(self, name) for name in RunParameters.model_fields}

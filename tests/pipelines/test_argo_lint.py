@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.golden import CPU_VALUES
-from pipelines.render import parameters_of, render
+from pipelines.parameters import parameters_of
+from pipelines.render import render
 from pipelines.settings import ChartValues
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

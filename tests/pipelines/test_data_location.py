@@ -8,8 +8,9 @@ import yaml
 
 from pipelines.cli import Run
 from pipelines.launch import LaunchOptions, config_of, option_values
+from pipelines.parameters import parameters_of
 from pipelines.plan import PREPARE, STAGES
-from pipelines.render import parameters_of, render
+from pipelines.render import render
 from pipelines.settings import ChartValues
 from trainer.errors import InputError
 
@@ -45,7 +46,7 @@ def test_a_url_is_a_workflows_parameter_as_it_was_typed() -> None:
 def test_a_url_with_a_password_is_refused_before_it_is_in_a_workflow() -> None:
     with pytest.raises(InputError) as refused:
         parameters_of(["trades-data-dir=s3://AKID:secret@bucket/t"])
-    assert str(refused.value).startswith("--parameter: trades_data_dir: an s3:// URL holds no credentials")
+    assert str(refused.value).startswith("parameters: trades_data_dir: an s3:// URL holds no credentials")
     assert "secret" not in str(refused.value)
 
 
@@ -74,7 +75,7 @@ def test_every_stage_of_a_workflow_takes_the_mirror_from_its_parameter() -> None
 
 @pytest.mark.parametrize("given", ["s3://AKID:secret@bucket/t", "/a/path"])
 def test_a_mirror_that_is_no_url_is_refused_before_it_is_in_a_workflow_or_a_run(given: str) -> None:
-    with pytest.raises(InputError, match="--parameter: mirror: ") as in_workflow:
+    with pytest.raises(InputError, match="parameters: mirror: ") as in_workflow:
         parameters_of([f"mirror={given}"])
     with pytest.raises(InputError, match=r"--mirror: .*; give s3://bucket/prefix") as here:
         config_of(LaunchOptions(market="planted", mirror=given))

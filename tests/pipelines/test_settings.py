@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pipelines.render import chart_values, parameters_of
+from pipelines.render import chart_values
 from pipelines.settings import ChartValues, RunParameters
 from trainer.errors import InputError
 
@@ -19,32 +19,6 @@ def test_defaults_are_the_documents() -> None:
 @pytest.mark.parametrize("model", [RunParameters, ChartValues])
 def test_every_field_is_described(model: type[RunParameters] | type[ChartValues]) -> None:
     assert [name for name, field in model.model_fields.items() if not field.description] == []
-
-
-@pytest.mark.parametrize(
-    ("pair", "message"),
-    [
-        ("folds=0", "folds: Input should be greater than or equal to 1"),
-        ("fold-idx=3", "fold_idx 3 must be below folds 3"),
-        ("per-capacity=1000", "per_capacity 1000 must be a power of two >= n_backtests 1024"),
-        ("per-capacity=512", "must be a power of two >= n_backtests 1024"),
-        ("market=moon", "market: Input should be 'files', 'planted' or 'martingale'"),
-        ("run-id=a/b", "run_id: String should match pattern"),
-        ("git-branch=feature/x", "git_branch: String should match pattern"),
-        ("speed=9", "unknown parameter speed"),
-        ("folds", "'folds' has no value; write name=value"),
-    ],
-)
-def test_a_bad_parameter_is_one_line_that_names_it(pair: str, message: str) -> None:
-    with pytest.raises(InputError) as refused:
-        parameters_of([pair])
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_parameters_are_read_from_words() -> None:
-    made = parameters_of(["n-steps=10", "run-id=abc", "trades-data-dir=/t=1"])
-    assert (made.n_steps, made.run_id, made.trades_data_dir) == (10, "abc", "/t=1")
 
 
 def test_a_template_name_leaves_room_for_argos_suffix() -> None:

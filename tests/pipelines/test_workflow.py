@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from pipelines.golden import CPU_VALUES, GOLDEN_DIR, goldens
+from pipelines.parameters import parameters_of
 from pipelines.plan import STAGES
-from pipelines.render import parameters_of, render
+from pipelines.render import render
 from pipelines.settings import ChartValues, RunParameters
 
 

@@ -14,7 +14,6 @@ from pipelines.cluster.submission import (
     again,
     check_against,
     check_names,
-    parameters_given,
     stable_run_id,
     workflow_body,
 )
@@ -35,48 +34,6 @@ def template(**items: Any) -> dict[str, Any]:
         parameters[key] = item and {"name": key, **item}
     found["spec"]["arguments"]["parameters"] = [item for item in parameters.values() if item]
     return found
-
-
-def test_only_what_was_given_is_sent_defaults_too() -> None:
-    sent, other = parameters_given({"folds": 3, "n_steps": None, "market": "planted"}, ["seed=7"])
-    assert (sent, other) == ({"folds": "3", "seed": "7", "market": "planted"}, {})
-
-
-def test_a_preset_brings_its_sizes_along_unless_they_are_given() -> None:
-    sent, _ = parameters_given({"preset": "demo", "n_steps": 50}, [])
-    assert sent == {
-        "preset": "demo",
-        "n-steps": "50",
-        "n-backtests": "64",
-        "per-capacity": "16384",
-        "checkpoint-every": "100",
-    }
-
-
-def test_a_parameter_that_this_version_does_not_know_is_kept_apart() -> None:
-    assert parameters_given({}, ["folds=2", "later=x=y"]) == ({"folds": "2"}, {"later": "x=y"})
-
-
-@pytest.mark.parametrize(
-    ("flags", "pairs", "message"),
-    [
-        ({"folds": 0}, [], "parameters: folds: Input should be greater than or equal to 1"),
-        ({"folds": 3}, ["folds=3"], "folds is given twice"),
-        ({}, ["seed=1", "seed=2"], "seed is given twice"),
-        ({}, ["folds"], "'folds' has no value; write name=value"),
-        ({}, ["=3"], "'=3' has no value"),
-        ({"market": "moon"}, [], "market: Input should be 'files'"),
-        ({"fold_idx": 3}, ["folds=3"], "fold_idx 3 must be below folds 3"),
-        ({"mbp10_data_dir": "s3://key:secret@bucket/x"}, [], "mbp10_data_dir"),
-    ],
-)
-def test_a_bad_value_is_refused_before_anything_is_asked(
-    flags: dict[str, Any], pairs: list[str], message: str
-) -> None:
-    with pytest.raises(InputError) as said:
-        parameters_given(flags, pairs)
-    assert message in str(said.value)
-    assert "secret" not in str(said.value)
 
 
 def test_the_run_id_is_the_same_for_the_same_parameters_whatever_their_order() -> None:
