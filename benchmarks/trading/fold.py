@@ -148,7 +148,7 @@ def _replay(evaluation: Evaluation, policies: dict[str, tuple[Policy, int]]) -> 
     total, num_tiles = evaluation.config.evaluate.tile_decisions, len(evaluation.tiles)
     sizes = [count * num_tiles for _, count in policies.values()]
 
-    def all_of_them(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def all_of_them(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         shares = zip(*(field.split(sizes) for field in lanes), strict=True)
         parts = zip(policies.values(), shares, feasible.split(sizes), strict=True)
         chosen = [policy(Lanes(*own), allowed, step) for (policy, _), own, allowed in parts]
@@ -179,7 +179,7 @@ class _Proof:
         seen = torch.zeros(len(actions), dtype=torch.bool, device=evaluation.device)
         return cls(evaluation, actions.to(evaluation.device), seen, torch.zeros_like(seen))
 
-    def policy(self, lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def policy(self, lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         """As saved. Behind its tile's end a lane begins that tile again: no stop of it counts."""
         config = self.evaluation.config
         slots = Slots(config).read(self.evaluation.bus)

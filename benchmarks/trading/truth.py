@@ -49,7 +49,7 @@ def oracle_policy(trader: OracleTrader, signal: Floats) -> Policy:
     """
     sides = torch.from_numpy(trader.act(signal)) - 1  # [R, 3] by the side held
 
-    def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         held = lanes.lots.sign()
         wanted = sides[lanes.cursor].gather(1, (held + 1)[:, None])[:, 0]
         leaves = torch.where(held > 0, int(Action.FLAT_FROM_LONG), int(Action.FLAT_FROM_SHORT))

@@ -119,7 +119,7 @@ def test_trading_in_one_part_of_the_window_only_earns_no_pass(martingale: Market
     def half_day(fold: Fold) -> Policy:
         trade, middle = takes_profit(fold, 0.1, 8.0), int(fold.tiles.start_row[len(fold.tiles) // 2])
 
-        def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
             action, entropy = trade(lanes, feasible, step)
             return torch.where(lanes.cursor < middle, action, 0), entropy
 

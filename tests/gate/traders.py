@@ -12,14 +12,14 @@ from trainer.learn.replayer import Policy
 from trainer.market.lanes import Lanes
 from trainer.types import Action
 
-Target = Callable[[Lanes, int], Tensor]
+Target = Callable[[Lanes, Tensor], Tensor]
 """`(lanes, step) -> [B] int64`: the side wanted, -1, 0 or +1."""
 
 
 def follows(target: Target) -> Policy:
     """The orders that take a lane to the wanted side; a reversal that is not allowed leaves only."""
 
-    def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         wanted, held = target(lanes, step), lanes.lots.sign()
         leaving = torch.where(held > 0, int(Action.FLAT_FROM_LONG), int(Action.FLAT_FROM_SHORT))
         opening = torch.where(wanted > 0, int(Action.OPEN_LONG), int(Action.OPEN_SHORT))
@@ -40,7 +40,7 @@ def optimal(fold: Fold) -> Policy:
     trader = solve(fold.config.replaced(market_source="planted"))  # type: ignore[arg-type]
     table = torch.from_numpy(trader.act(fold.signal.numpy())) - 1
 
-    def target(lanes: Lanes, step: int) -> Tensor:
+    def target(lanes: Lanes, step: Tensor) -> Tensor:
         return table[lanes.cursor].gather(1, (lanes.lots.sign() + 1)[:, None])[:, 0]
 
     return follows(target)
@@ -55,9 +55,9 @@ def at_random(fold: Fold) -> Policy:
     """Draws a side, or none, at every second decision."""
     key = torch.tensor(11)
 
-    def target(lanes: Lanes, step: int) -> Tensor:
-        draw = uniform(key, torch.tensor(step), Stream.ACTION, (1, len(lanes.lots)))[0]
-        return torch.where(torch.tensor(step % 2 == 0), (3.0 * draw).long() - 1, lanes.lots.sign())
+    def target(lanes: Lanes, step: Tensor) -> Tensor:
+        draw = uniform(key, step, Stream.ACTION, (1, len(lanes.lots)))[0]
+        return torch.where(step % 2 == 0, (3.0 * draw).long() - 1, lanes.lots.sign())
 
     return follows(target)
 
@@ -70,7 +70,7 @@ def takes_profit(fold: Fold, profit_ticks: float, stop_ticks: float, least_signa
     fee = fold.instrument.fee_ticks
     side = (fold.signal.abs() > least_signal) * fold.signal.sign().long()
 
-    def target(lanes: Lanes, step: int) -> Tensor:
+    def target(lanes: Lanes, step: Tensor) -> Tensor:
         net = lanes.open_pnl_ticks - fee * lanes.lots.abs()
         done = (net >= profit_ticks) | (net <= -stop_ticks)
         entry = side[lanes.cursor] if least_signal else torch.ones_like(lanes.lots)
@@ -84,7 +84,7 @@ def scratches(fold: Fold, strong: float, weak: float) -> Policy:
     size, side = fold.signal.abs(), fold.signal.sign().long()
     chosen = torch.where((size > strong) | (size < weak), side, 0)
 
-    def target(lanes: Lanes, step: int) -> Tensor:
+    def target(lanes: Lanes, step: Tensor) -> Tensor:
         return torch.where(lanes.lots == 0, chosen[lanes.cursor], 0)
 
     return follows(target)

@@ -53,9 +53,9 @@ def test_the_random_traders_together_trade_as_often_and_as_long_as_the_account()
     market = steady(4000)
     tiles = Tiles(np.arange(0, 3900, 100), np.arange(100, 4000, 100))
 
-    def trader(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def trader(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         # Opens on every 8th decision and closes 3 later.
-        action = {0: 1, 3: 3}.get(step % 8, 0)
+        action = {0: 1, 3: 3}.get(int(step) % 8, 0)
         allowed = feasible[:, action]
         return torch.where(allowed, action, 0), torch.zeros(len(feasible))
 

@@ -187,7 +187,7 @@ def test_the_agent_takes_its_likeliest_action_unless_a_stop_closes_for_it(
         likeliest.append(whole(self, *inputs).argmax(-1))
         return whole(self, *inputs)
 
-    def watched(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def watched(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         action, entropy = greedy(lanes, feasible, step)
         closes = ((action == Action.FLAT_FROM_LONG) & (lanes.lots > 0)) | (
             (action == Action.FLAT_FROM_SHORT) & (lanes.lots < 0)

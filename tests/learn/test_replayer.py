@@ -1,14 +1,16 @@
 """Replaying a policy over tiles: accounts add up, and no tile or trader moves another."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.learn.accounts import same_account
 from tests.market.recorded import Recorded, random_market, steady
+from trainer.learn import replayer
 from trainer.learn.random import Stream, uniform
 from trainer.learn.replayer import Account, Policy, replay_policy
 from trainer.learn.tiles import Tiles
@@ -19,15 +21,15 @@ from trainer.types import Action
 def scripted(actions: Sequence[Action]) -> Policy:
     """The same action for all lanes, decision by decision; Hold where it is not feasible."""
 
-    def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        wanted = int(actions[step]) if step < len(actions) else int(Action.HOLD)
+    def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = int(actions[int(step)]) if step < len(actions) else int(Action.HOLD)
         action = torch.where(feasible[:, wanted], wanted, int(Action.HOLD))
         return action, torch.zeros(len(feasible))
 
     return policy
 
 
-def by_row(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+def by_row(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
     """Any feasible action, drawn by the cursor's row alone."""
     draws = uniform(torch.tensor(5), torch.tensor(0), Stream.ACTION, (10_000, feasible.shape[1]))
     score = draws[lanes.cursor].masked_fill(~feasible, -1.0)
@@ -35,11 +37,11 @@ def by_row(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
 
 
 def run(
-    market: Recorded, policy: Policy, bounds: Sequence[tuple[int, int]], traders: int = 1
+    market: Recorded, policy: Policy, bounds: Sequence[tuple[int, int]], traders: int = 1, **options: bool
 ) -> list[Account]:
     tiles = Tiles(np.array([b[0] for b in bounds]), np.array([b[1] for b in bounds]))
     config = market.config.replaced(evaluate={"tile_decisions": 1000})
-    return replay_policy(market.tape, tiles, policy, config, market.instrument, traders)
+    return replay_policy(market.tape, tiles, policy, config, market.instrument, traders, **options)
 
 
 def test_a_scripted_round_trip_is_one_trade_at_the_fills_of_the_book() -> None:
@@ -126,3 +128,22 @@ def test_each_tile_starts_flat_and_decisions_are_in_time_order() -> None:
     assert (np.diff(account.decisions.ts_ns) > 0).all()
     assert np.flatnonzero(account.decisions.ordered).tolist() == [0, 10, 20]
     assert account.trades.lots.tolist() == [1, 1, 1]
+
+
+def test_a_captured_replay_has_the_accounts_of_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks, tensors in place and decisions behind the end, without a GPU: a graph repeats its body on
+    the same tensors (test_replayer_gpu.py has a real one)."""
+
+    class Repeats:
+        def __init__(self, body: Callable[[], object], warm_up: Callable[[], object]) -> None:
+            warm_up()
+            self.replay = body
+
+    monkeypatch.setattr(replayer, "captured", Repeats)
+    market = random_market(1, num_rows=200)
+    bounds = whole_tiles(market)
+    plain = run(market, by_row, bounds, traders=2)
+    graph = run(market, by_row, bounds, traders=2, use_graph=True)
+    assert len(plain[0].trades) > 3
+    for one, other in zip(plain, graph, strict=True):
+        assert same_account(one, other) == []

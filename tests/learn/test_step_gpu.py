@@ -6,8 +6,7 @@ import torch
 from benchmarks.step import new_runner, random_walk_tape
 from trainer.config import Config
 from trainer.learn.runner import Runner, capture_step, configure_device
-from trainer.learn.state import copy_into
-from trainer.learn.tree import leaves
+from trainer.learn.tree import copy_into, leaves
 from trainer.presets import INSTRUMENTS, demo, seed
 
 pytestmark = pytest.mark.gpu

@@ -33,7 +33,7 @@ def rule_traders(tape: Tape, window_rows: int, num_tiles: int) -> Policy:
     device = tape.ts_ns.device
     rule = torch.arange(len(RULES), device=device).repeat_interleave(num_tiles)
 
-    def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         now = lanes.cursor
         before = torch.maximum(now - window_rows, tape.first_row[now])
         mid = tape.bid_px[:, 0] + tape.ask_px[:, 0]
@@ -55,8 +55,8 @@ def random_trader(decisions: Decisions, trades: Trades, seed: int, device: torch
     leave = 1.0 / max(float(trades.age.mean()) if len(trades) else 1.0, 1.0)
     key = torch.tensor(seed, dtype=torch.int64, device=device)
 
-    def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        draw = uniform(key, torch.tensor(step, device=device), Stream.ACTION, (2, lanes.lots.shape[0]))
+    def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        draw = uniform(key, step, Stream.ACTION, (2, lanes.lots.shape[0]))
         opening = torch.where(draw[1] < 0.5, int(Action.OPEN_LONG), int(Action.OPEN_SHORT))
         closing = torch.where(lanes.lots > 0, int(Action.FLAT_FROM_LONG), int(Action.FLAT_FROM_SHORT))
         action = torch.where(lanes.lots == 0, opening, closing)

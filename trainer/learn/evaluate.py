@@ -57,7 +57,7 @@ def agent_policy(
     slots, w = Slots(config).read(bus), agent.layout.unflatten(params)
 
     @torch.no_grad()
-    def policy(lanes: Lanes, feasible: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         context = context_features(tape, lanes, slots["ema.abs_trade"], config.market, instrument)
         features, elapsed = observe(tape, lanes.cursor, config.data.window_rows)
         h = agent.encode(w, features, elapsed, context)[:, -1]
@@ -122,7 +122,10 @@ class Evaluation:
         def on_step(step: int) -> None:
             self.on_progress(what, min(step, total), total)
 
-        return replay_policy(self.tape, self.tiles, policy, self.config, self.instrument, traders, on_step)
+        return replay_policy(
+            self.tape, self.tiles, policy, self.config, self.instrument, traders, on_step,
+            use_graph=self.config.run.use_graph and self.device.type == "cuda",
+        )  # fmt: skip
 
 
 def evaluate(run: Run, run_dir: Path, index: int, on_progress: Progress = no_progress) -> FoldMetrics | None:

@@ -1,6 +1,6 @@
 """Replays a fixed policy over tiles and joins what happened into one account per trader, in time order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +10,23 @@ from torch import Tensor
 
 from trainer.config import Config, InstrumentConfig
 from trainer.learn.account import Decisions, Trades
+from trainer.learn.captured import captured
 from trainer.learn.tiles import Tiles
+from trainer.learn.tree import copy_into, flatten, rebuild, structure
 from trainer.market.lanes import Lanes, Outcome, defect_counts, reset_lanes
 from trainer.market.orders import feasible_actions
 from trainer.market.step import step_lanes
 from trainer.market.tape import Tape
 
-Policy = Callable[[Lanes, Tensor, int], tuple[Tensor, Tensor]]
-"""`(lanes, feasible [B, A], step) -> (action [B] int64, entropy [B] float32)`; it may read rows <= cursor."""
+Policy = Callable[[Lanes, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""`(lanes, feasible [B, A], step [] int64) -> (action [B] int64, entropy [B] float32)`; it may read rows up
+to the cursor's."""
 
 Columns = dict[str, NDArray[Any]]
+Rows = dict[str, Tensor]
 OnStep = Callable[[int], None]
+
+GRAPH_BLOCK = 64  # decisions of a captured replay between two looks at the GPU
 
 
 def _ignore(step: int) -> None:
@@ -35,6 +41,18 @@ class Account(NamedTuple):
     defects: dict[str, int]  # what the replay could not do as ordered, counted over the window
 
 
+class Walk(NamedTuple):
+    """Where a replay of B lanes stands."""
+
+    step: Tensor  # [] int64, decisions made
+    lanes: Lanes
+    live: Tensor  # [B] bool, not yet at the end of its tile
+    defects: Tensor  # [B, defects] int64, up to the end of its tile
+
+
+Decide = Callable[[Walk], tuple[Walk, Rows]]
+
+
 def replay_policy(
     tape: Tape,
     tiles: Tiles,
@@ -43,10 +61,14 @@ def replay_policy(
     instrument: InstrumentConfig,
     traders: int = 1,
     on_step: OnStep = _ignore,
+    *,
+    use_graph: bool = False,
 ) -> list[Account]:
     """One account per trader; lanes are `traders` copies of every tile, trader-major. Nothing is learned.
 
     Each tile starts flat and ends flat (forced, charged). Order and number of lanes do not change results.
+    `use_graph` captures a decision in one CUDA graph, with the same results: the policy must then not look at
+    the host.
     """
     device, num_tiles = tape.ts_ns.device, len(tiles)
     starts = torch.from_numpy(np.tile(tiles.start_row, traders)).to(device)
@@ -54,29 +76,62 @@ def replay_policy(
     left = torch.full_like(starts, config.evaluate.tile_decisions)
     lanes = reset_lanes(tape, starts, limits, left, config.market)
     live = torch.ones(len(starts), dtype=torch.bool, device=device)
-    defects = lanes.defects
-    steps: list[Columns] = []
-    while bool(live.any()):
-        feasible = feasible_actions(tape, lanes, config.market)
-        action, entropy = policy(lanes, feasible, len(steps))
-        after, outcome = step_lanes(tape, lanes, action, starts, config, instrument)
-        steps.append(_columns(tape, lanes, outcome, feasible, entropy, live))
+    walk = Walk(torch.zeros((), dtype=torch.int64, device=device), lanes, live, lanes.defects.clone())
+
+    def decide(walk: Walk) -> tuple[Walk, Rows]:
+        feasible = feasible_actions(tape, walk.lanes, config.market)
+        action, entropy = policy(walk.lanes, feasible, walk.step)
+        after, outcome = step_lanes(tape, walk.lanes, action, starts, config, instrument)
+        rows = _rows(tape, walk.lanes, outcome, feasible, entropy, walk.live)
         # A lane behind its tile's end is replayed on with the others; what it does there counts nowhere.
-        defects = torch.where(live[:, None], after.defects, defects)
-        live = live & ~outcome.truncated
-        lanes = after
-        on_step(len(steps))
-    stacked = {name: np.stack([step[name] for step in steps]) for name in steps[0]}
-    shares = [slice(t * num_tiles, (t + 1) * num_tiles) for t in range(traders)]
-    return [
-        _join({name: a[:, share] for name, a in stacked.items()}, instrument, defect_counts(defects[share]))
-        for share in shares
-    ]
+        defects = torch.where(walk.live[:, None], after.defects, walk.defects)
+        return Walk(walk.step + 1, after, walk.live & ~outcome.truncated, defects), rows
+
+    blocks: list[Columns] = []
+    for after, rows in _in_graph(decide, walk) if use_graph else _plainly(decide, walk):
+        walk = after
+        stacked = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        blocks.append({name: tensor.cpu().numpy() for name, tensor in stacked.items()})
+        on_step(sum(len(block["live"]) for block in blocks))
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    accounts = []
+    for trader in range(traders):
+        share = slice(trader * num_tiles, (trader + 1) * num_tiles)
+        own = {name: column[:, share] for name, column in columns.items()}
+        accounts.append(_join(own, instrument, defect_counts(walk.defects[share])))
+    return accounts
 
 
-def _columns(
+def _plainly(decide: Decide, walk: Walk) -> Iterator[tuple[Walk, list[Rows]]]:
+    """Decision by decision until no lane is live."""
+    while bool(walk.live.any()):
+        walk, rows = decide(walk)
+        yield walk, [rows]
+
+
+def _in_graph(decide: Decide, walk: Walk) -> Iterator[tuple[Walk, list[Rows]]]:
+    """The same from a CUDA graph, in blocks, on tensors of its own: they stay in place, as a graph needs."""
+    walk = rebuild(structure(walk), [tensor.clone() for tensor in flatten(walk)])
+    rows: Rows = {}
+
+    def body() -> None:
+        after, fresh = decide(walk)
+        # Cloned before the walk moves on: some are tensors of it.
+        rows.update({name: tensor.clone() for name, tensor in fresh.items()})
+        copy_into(walk, after)
+
+    graph = captured(body, warm_up=lambda: decide(walk))
+    while bool(walk.live.any()):
+        block = []
+        for _ in range(GRAPH_BLOCK):
+            graph.replay()
+            block.append({name: tensor.clone() for name, tensor in rows.items()})
+        yield walk, block
+
+
+def _rows(
     tape: Tape, lanes: Lanes, outcome: Outcome, feasible: Tensor, entropy: Tensor, live: Tensor
-) -> Columns:
+) -> Rows:
     decision = {
         "live": live,
         "ts_ns": tape.ts_ns[lanes.cursor],
@@ -89,7 +144,7 @@ def _columns(
         "spread": outcome.spread_cost_ticks,
     }
     trade = {f"trade_{name}": getattr(outcome.trades, name) for name in outcome.trades._fields}
-    return {name: tensor.cpu().numpy() for name, tensor in (decision | trade).items()}
+    return decision | trade
 
 
 def _join(columns: Columns, instrument: InstrumentConfig, defects: dict[str, int]) -> Account:

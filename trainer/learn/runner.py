@@ -9,9 +9,11 @@ import os
 import torch
 
 from trainer.config import Config
+from trainer.learn.captured import captured
 from trainer.learn.learner import Learner
-from trainer.learn.state import TrainState, copy_into
+from trainer.learn.state import TrainState
 from trainer.learn.step import Parts, step
+from trainer.learn.tree import copy_into
 from trainer.types import NUM_LEVELS
 
 
@@ -67,14 +69,7 @@ class Runner:
 
     def _capture(self) -> torch.cuda.CUDAGraph:
         """Captures one step. Warm-up steps are discarded: they only write replay rows that it writes too."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(2):
-                step(self.learner, self.state, self.parts)
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            copy_into(self.state, step(self.learner, self.state, self.parts))
-        return graph
+        return captured(
+            lambda: copy_into(self.state, step(self.learner, self.state, self.parts)),
+            warm_up=lambda: step(self.learner, self.state, self.parts),
+        )

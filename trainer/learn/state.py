@@ -12,7 +12,6 @@ from trainer.learn.random import Stream, integers
 from trainer.learn.replay import Replay, empty_replay
 from trainer.learn.ring import Ring
 from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
-from trainer.learn.tree import leaves
 from trainer.market.lanes import Lanes, reset_lanes
 from trainer.market.tape import Tape
 
@@ -67,10 +66,3 @@ def initial_state(config: Config, agent: Agent, tape: Tape) -> TrainState:
         replay=replay,
         records=torch.zeros(RECORD_RING, len(METRIC_NAMES), device=device),
     )
-
-
-def copy_into(state: TrainState, new: TrainState) -> None:
-    """Copies every tensor of `new` into the same place of `state`; shared ones are left alone."""
-    for (_, old), (_, fresh) in zip(leaves(state), leaves(new), strict=True):
-        if old.data_ptr() != fresh.data_ptr():
-            old.copy_(fresh)

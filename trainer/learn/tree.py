@@ -39,6 +39,13 @@ def rebuild(shape: Shape, tensors: list[Tensor]) -> Any:
     return kind(*[rebuild(child, tensors) for child in children])
 
 
+def copy_into(old: Any, new: Any) -> None:
+    """Copies every tensor of `new` into the same place of `old`; shared ones are left alone."""
+    for kept, fresh in zip(flatten(old), flatten(new), strict=True):
+        if kept.data_ptr() != fresh.data_ptr():
+            kept.copy_(fresh)
+
+
 class CompiledTree:
     """`function(learner, *trees) -> tree` through torch.compile, with flat tensors at the boundary.
 
