@@ -1,5 +1,6 @@
 """A workflow as a person thinks of it: stages of the plan, each with its attempts. `nodes.py` reads them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,7 @@ WORDS = {
 }
 # A retry node says only why there is no further attempt; the attempt says what went wrong.
 EMPTY_REASONS = ("No more retries left", "retryStrategy.expression evaluated to false")
+ERRORED_TASK = re.compile(r"^task '\S+' errored: ")
 VERDICT_CODES = (ExitCode.DONE, ExitCode.REJECTED, ExitCode.INCONCLUSIVE)
 
 
@@ -106,10 +108,19 @@ class StageRun:
         return WORDS.get(self.phase, self.phase.lower())
 
     @property
+    def error(self) -> str:
+        """Why the controller gave the stage up, where that is not what its last attempt said."""
+        if self.phase != "Error" or not self.attempts or self.message.startswith(EMPTY_REASONS):
+            return ""
+        return ERRORED_TASK.sub("", self.message)
+
+    @property
     def reason(self) -> str:
         """One line: why it failed, did not run, or waits; empty when there is nothing to say."""
         if not self.ended:
             return self.waits_for
+        if self.error:
+            return self.error
         if self.failed and self.last is not None and self.last.message:
             return self.last.message
         return self.message if self.failed or self.phase in ("Skipped", "Omitted") else ""

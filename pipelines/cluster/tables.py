@@ -55,7 +55,7 @@ def status_table(status: Status, stdout: TextIO) -> None:
 def _row(stage: StageStatus, now: datetime) -> list[str | Text]:
     run, seconds = stage.run, stage.run.seconds(now)
     # What failed attempts said stands below the table.
-    reason = "" if run.failed else run.reason
+    reason = run.error if run.failed else run.reason
     return [
         run.label,
         Text(run.state, STYLES.get(run.state, "")),

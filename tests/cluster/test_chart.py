@@ -169,22 +169,17 @@ def test_an_uninstall_while_it_trains_keeps_the_claim_and_the_run_says_what_it_m
     waited_for("reason in status", 90, lambda: missing in namespace.command("status", name).stdout, pause_s=1)
 
 
-def test_a_second_install_takes_over_the_claim_and_the_run_goes_on_by_itself(
+def test_a_second_install_takes_over_the_claim_and_the_run_submitted_again_finds_what_was_trained(
     namespace: Namespace, release: Release
 ) -> None:
     before = release.cluster.get("-n", NAME, "pvc", "feature-cache")["metadata"]["uid"]
-    marker, name = namespace.marker(RUN_ID, "train", 0), newest(namespace)
+    marker = namespace.marker(RUN_ID, "train", 0)
     release.install()
     assert release.cluster.get("-n", NAME, "pvc", "feature-cache")["metadata"]["uid"] == before
-    waited_for("evaluation", 180, lambda: namespace.pods(name, "evaluate"), pause_s=1)
-    terminated(namespace, name)
-    assert namespace.marker(RUN_ID, "train", 0) == marker
-    assert len(namespace.attempts(RUN_ID, 0)) == 1, "it trained again"
-
-
-def test_the_same_run_submitted_again_finds_what_was_trained(namespace: Namespace, release: Release) -> None:
+    terminated(namespace, newest(namespace))
     name = submitted(namespace)
     waited_for("evaluation", 180, lambda: namespace.pods(name, "evaluate"), pause_s=1)
+    assert namespace.marker(RUN_ID, "train", 0) == marker
     assert len(namespace.attempts(RUN_ID, 0)) == 1, "it trained again"
     terminated(namespace, name)
     release.helm("uninstall", "walkforward", "--wait")

@@ -69,6 +69,21 @@ def test_without_logs_progress_is_argos_and_waste_unknown() -> None:
     assert "GPU time: 4 min used; wasted: unknown, as logs are gone" in lines
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("task 'wf.fold(0:0).train' errored: no semaphore gpu-pool", "no semaphore gpu-pool"),
+        ("No more retries left", ""),
+    ],
+)
+def test_why_the_controller_gave_a_stage_up_stands_beside_it(message: str, shown: str) -> None:
+    lost = pod("Error", begin=20, end=100, message="pod deleted")
+    made = MadeWorkflow(folds=1).dag(0).stage("train", "Error", lost, fold=0, message=message)
+    lines = table(made.body("Error"), {})
+    assert f"fold0 train failed 1 80 s {shown}".strip() in lines
+    assert "fold0 train/1: pod deleted" in lines
+
+
 def test_a_finished_workflow_ends_with_its_verdict() -> None:
     lines = table(finished(gate_code=3), {})
     assert lines[-1] == "verdict: fail or reject"
