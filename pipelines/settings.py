@@ -49,13 +49,13 @@ class RunParameters(Values):
     fold_idx: int = Field(
         default=-1, ge=-1, description="0 or more: train and judge that fold only, no verdict; -1: all"
     )
-    n_steps: int = Field(default=25_000, ge=1, description="training steps of a fold, resumed ones included")
+    n_steps: int = Field(default=3_000, ge=1, description="training steps of a fold, resumed ones included")
     n_backtests: int = Field(default=1024, ge=1, description="lanes: market replays trained on in parallel")
     per_capacity: int = Field(
         default=65_536, ge=1, description="transitions the replay keeps; a power of two, at least n-backtests"
     )
     checkpoint_every: int = Field(
-        default=5000, ge=0, description="steps between checkpoints; 0: only at the end"
+        default=1_000, ge=0, description="steps between checkpoints; 0: only at the end"
     )
     seed: int = Field(default=0, ge=0, description="of weights, sampling and anchors")
     preset: Literal["default", "demo", "seed"] = Field(

@@ -10,7 +10,7 @@ from trainer.presets import default, seed
 
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "data": {"decision_rows": 1},
-    "market": {"stop_loss_measure": "lifetime_peak"},
+    "market": {"num_units": 4, "stop_loss_measure": "lifetime_peak"},
     "agent": {"rl_heads": "linear"},
     "learn": {
         "n_step": 1,
@@ -29,8 +29,11 @@ RULES = [(section, field) for section, fields in DOCUMENTS.items() for field in 
 
 def test_the_seed_preset_is_the_default_with_every_rule_of_the_documents() -> None:
     """On the market of the default preset, whose signal leads by one of the default's decisions."""
-    same_market = {"synthetic": {"signal_rows": default().data.decision_rows}}
-    body = default().replaced(**DOCUMENTS, **same_market).model_dump() | {"preset": "seed"}
+    own = {
+        "synthetic": {"signal_rows": default().data.decision_rows},
+        "run": {"n_steps": 25_000, "checkpoint_every": 5_000},
+    }
+    body = default().replaced(**DOCUMENTS, **own).model_dump() | {"preset": "seed"}
     assert seed().model_dump() == body
 
 

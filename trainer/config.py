@@ -200,10 +200,10 @@ class GateConfig(Section):
 class RunConfig(Section):
     """How long, where and how fast: outside the digest."""
 
-    n_steps: int = Field(default=25_000, ge=1, description="training steps in total, resumed ones included")
+    n_steps: int = Field(default=3_000, ge=1, description="training steps in total, resumed ones included")
     log_every: int = Field(default=100, ge=1, description="steps between log lines")
     checkpoint_every: int = Field(
-        default=5000, ge=0, description="steps between checkpoints; 0 = only at the end"
+        default=1_000, ge=0, description="steps between checkpoints; 0 = only at the end"
     )
     device: str = Field(default="auto", description="cpu, cuda or auto")
     use_graph: bool = Field(default=True, description="capture the step in one CUDA graph (GPU only)")

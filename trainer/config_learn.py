@@ -105,7 +105,7 @@ class LearnConfig(Section):
     distill_weight: float = Field(
         default=1.0, ge=0, description="start weight of policy distillation from Q; 0: not computed"
     )
-    distill_temperature: float = Field(default=0.1, gt=0, description="start temperature, units of scaled Q")
+    distill_temperature: float = Field(default=0.3, gt=0, description="start temperature, units of scaled Q")
     encoder_distill: float = Field(
         default=0.0, ge=0, description="weight of distillation on the fresh forward"
     )

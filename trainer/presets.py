@@ -35,8 +35,10 @@ INSTRUMENTS = {
 
 
 def default() -> Config:
-    """The documents' dimensions: 1,024 lanes, D 128, K 32, a decision every 32 rows."""
-    return Config()
+    """The documents' dimensions: 1,024 lanes, D 128, K 32, a decision every 32 rows; one unit."""
+    # A market whose signal lives for one decision makes a pyramiding trader order nearly every decision,
+    # outside the gate's hold range (docs/decisions/hold-percent.md).
+    return Config(market=MarketConfig(num_units=1))
 
 
 def demo() -> Config:
@@ -46,9 +48,7 @@ def demo() -> Config:
         market_source="planted",
         synthetic=SyntheticConfig(rows_per_session=65_536, noise_ticks=1.2),
         data=DataConfig(decision_rows=8, window_rows=16, horizons=(1, 2, 4)),
-        # One unit: a market whose signal lives for one decision makes a pyramiding trader order nearly every
-        # decision, outside the gate's hold range (docs/decisions/hold-percent.md).
-        market=MarketConfig(num_units=1),
+        market=default().market,
         agent=AgentConfig(hidden=64, buckets=(22, 21, 21), ssd_state=16, head_hidden=64),
         # 800 steps of 64 lanes pass over the window six times: too few to learn it by heart.
         learn=LearnConfig(n_backtests=64, per_capacity=16_384, batch_size=256, encoder_rate=1.0),
@@ -64,7 +64,7 @@ def seed() -> Config:
         # The market of the default preset, of whose decisions one is 32 rows.
         synthetic=SyntheticConfig(signal_rows=default().data.decision_rows),
         data=DataConfig(decision_rows=1),
-        market=MarketConfig(stop_loss_measure="lifetime_peak"),
+        market=MarketConfig(num_units=4, stop_loss_measure="lifetime_peak"),
         agent=AgentConfig(rl_heads="linear"),
         learn=LearnConfig(
             n_step=1,
@@ -77,6 +77,7 @@ def seed() -> Config:
             target_max="all",
             entropy_target="all_actions",
         ),
+        run=RunConfig(n_steps=25_000, checkpoint_every=5_000),
     )
 
 

@@ -8,11 +8,14 @@ from pydantic import ValidationError
 from pipelines.render import chart_values
 from pipelines.settings import ChartValues, RunParameters
 from trainer.errors import InputError
+from trainer.presets import default
 
 
-def test_defaults_are_the_documents() -> None:
-    made = RunParameters()
-    assert (made.folds, made.n_steps, made.n_backtests, made.per_capacity) == (3, 25_000, 1024, 65_536)
+def test_defaults_are_those_of_the_default_preset() -> None:
+    made, config = RunParameters(), default()
+    assert (made.folds, made.n_steps) == (config.data.folds, config.run.n_steps)
+    assert made.checkpoint_every == config.run.checkpoint_every
+    assert (made.n_backtests, made.per_capacity) == (config.learn.n_backtests, config.learn.per_capacity)
     assert (made.gpu_pool, made.fold_idx) == ("ci-training-h100", -1)
 
 
