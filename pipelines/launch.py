@@ -1,58 +1,27 @@
 """`walkforward run`: from options to a locked run directory, the executed plan and the printed verdict."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
+from pipelines.commands.run import Run
 from pipelines.identity import run_id
 from pipelines.local import TRAINER_COMMAND, LocalRun, LocalRunner
 from pipelines.lock import run_lock
 from pipelines.progress import display_for
 from pipelines.settings import TAG_PATTERN, matches
+from trainer.arguments import RunOptions
 from trainer.config import Config
 from trainer.errors import InputError
 from trainer.location import mirror_url
 from trainer.options import build_config
 
-
-@dataclass(frozen=True)
-class LaunchOptions:
-    """Options of `walkforward run`; None means the preset's own value.
-
-    trainer_command replaces `python -m trainer`: the seam for tests.
-    """
-
-    preset: str = "default"
-    config: Path | None = None
-    mbp10_data_dir: Path | str | None = None  # text: an s3:// URL
-    trades_data_dir: Path | str | None = None
-    market: str | None = None
-    folds: int | None = None
-    fold_idx: int | None = None
-    n_steps: int | None = None
-    n_backtests: int | None = None
-    per_capacity: int | None = None
-    checkpoint_every: int | None = None
-    seed: int | None = None
-    instrument: str | None = None
-    device: str | None = None
-    mirror: str | None = None  # s3://bucket/prefix
-    runs: Path = Path("runs")
-    run_id: str | None = None
-    jobs: int = 1
-    json: bool = False
-    trainer_command: tuple[str, ...] = TRAINER_COMMAND
-
-
 # Options that the trainer knows under the same name, in the order of its help.
-PASSED_ON = (
-    *("config", "market", "mbp10_data_dir", "trades_data_dir", "folds", "instrument", "n_steps"),
-    *("n_backtests", "per_capacity", "checkpoint_every", "seed", "device", "mirror"),
-)
+PASSED_ON = tuple(field.name for field in fields(RunOptions) if field.name != "preset")
 
 
-def config_of(options: LaunchOptions) -> Config:
+def config_of(options: Run) -> Config:
     """The resolved config of the options; InputError for a bad value or without anything to train on."""
     if options.mbp10_data_dir is not None and options.market is not None:
         raise InputError("--data and --market are both given", where="options", do="give one of them")
@@ -68,7 +37,7 @@ def config_of(options: LaunchOptions) -> Config:
     return config
 
 
-def _check(options: LaunchOptions, config: Config) -> None:
+def _check(options: Run, config: Config) -> None:
     if options.jobs < 1:
         raise InputError(f"{options.jobs} is not a number of jobs", where="--jobs", do="give 1 or more")
     if options.fold_idx is not None and not 0 <= options.fold_idx < config.data.folds:
@@ -86,7 +55,7 @@ def _check(options: LaunchOptions, config: Config) -> None:
 LOCK_WAIT_S = 15.0
 
 
-def option_values(options: LaunchOptions) -> dict[str, str]:
+def option_values(options: Run) -> dict[str, str]:
     """Values of the trainer's options; what nobody gave is left to the trainer's own defaults."""
     # Absolute paths, so that run.json says the same wherever the next command is typed.
     plain = {
@@ -96,12 +65,17 @@ def option_values(options: LaunchOptions) -> dict[str, str]:
     return {"preset": options.preset, **values}
 
 
-def _given(options: LaunchOptions) -> dict[str, Any]:
+def _given(options: Run) -> dict[str, Any]:
     return {name: value for name in PASSED_ON if (value := getattr(options, name)) is not None}
 
 
-def launch(options: LaunchOptions, stdout: TextIO, stderr: TextIO) -> int:
-    """Run the plan here; returns the exit code and writes the verdict to stdout, progress to stderr."""
+def launch(
+    options: Run, stdout: TextIO, stderr: TextIO, trainer_command: tuple[str, ...] = TRAINER_COMMAND
+) -> int:
+    """Run the plan here; returns the exit code and writes the verdict to stdout, progress to stderr.
+
+    trainer_command replaces `python -m trainer`: the seam for tests.
+    """
     config = config_of(options)
     run_dir = options.runs.absolute() / (options.run_id or run_id(config))
     with run_lock(run_dir, LOCK_WAIT_S) as lock_fd:
@@ -114,7 +88,7 @@ def launch(options: LaunchOptions, stdout: TextIO, stderr: TextIO) -> int:
             jobs=options.jobs,
             json=options.json,
             lock_fd=lock_fd,
-            trainer_command=options.trainer_command,
+            trainer_command=trainer_command,
         )
         display = display_for(stdout, stderr)
         display.note("walkforward", f"run directory {run_dir}")
@@ -127,7 +101,7 @@ def launch(options: LaunchOptions, stdout: TextIO, stderr: TextIO) -> int:
     return code
 
 
-def _report(runner: LocalRunner, run_dir: Path, options: LaunchOptions, stdout: TextIO) -> None:
+def _report(runner: LocalRunner, run_dir: Path, options: Run, stdout: TextIO) -> None:
     text = "".join(line + "\n" for line in runner.result)
     stdout.write(text)
     summary = run_dir / "summary.json"

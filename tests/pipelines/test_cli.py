@@ -2,13 +2,18 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import cappa
 import pytest
 import yaml
 
-from pipelines.cli import main
+from pipelines.cli import Walkforward, main
+from pipelines.commands.submit import HeraSubmit
 from pipelines.golden import GOLDEN_DIR
+from trainer.cli import Trainer
 
 REPOSITORY = GOLDEN_DIR.parents[1]
 
@@ -41,8 +46,25 @@ def test_help_ends_well_and_shows_an_example(words: list[str], capsys: pytest.Ca
     assert "walkforward " + (words[0] if words else "run") in capsys.readouterr().out
 
 
+def texts(command: Any) -> Iterator[str]:
+    """Descriptions and helps of a command and all below it."""
+    yield command.description or ""
+    for argument in command.all_arguments:
+        yield getattr(argument, "help", "") or ""
+        for below in getattr(argument, "options", {}).values():
+            yield from texts(below)
+
+
+@pytest.mark.parametrize("command", [Walkforward, Trainer, HeraSubmit])
+def test_no_help_holds_what_its_renderer_swallows(command: type) -> None:
+    """Help is rendered as Markdown, which shows nothing of `<run-id>`."""
+    found = list(texts(cappa.collect(command)))
+    assert len(found) > 20
+    assert [text for text in found if "<" in text] == []
+
+
 @pytest.mark.parametrize(
-    "words", [["fly"], ["run", "--preset", "big"], ["run", "--folds", "x"], ["run", "--nope"]]
+    "words", [["fly"], ["run", "--market", "moon"], ["run", "--folds", "x"], ["run", "--nope"]]
 )
 def test_bad_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

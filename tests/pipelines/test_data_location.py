@@ -6,8 +6,8 @@ import cappa
 import pytest
 import yaml
 
-from pipelines.cli import Run
-from pipelines.launch import LaunchOptions, config_of, option_values
+from pipelines.commands.run import Run
+from pipelines.launch import config_of, option_values
 from pipelines.parameters import parameters_of
 from pipelines.plan import PREPARE, STAGES
 from pipelines.render import render
@@ -19,7 +19,7 @@ URL = "s3://bucket/a//b/es 2024.dbn.zst"
 
 def test_a_url_reaches_the_trainers_command_as_it_was_typed() -> None:
     run = cappa.parse(Run, argv=["--data", URL, "--trades-data-dir", "s3://bucket/t"], backend=cappa.backend)
-    options = LaunchOptions(mbp10_data_dir=run.mbp10_data_dir, trades_data_dir=run.trades_data_dir)
+    options = Run(mbp10_data_dir=run.mbp10_data_dir, trades_data_dir=run.trades_data_dir)
     config = config_of(options)
     assert (config.run.mbp10_data_dir, config.run.trades_data_dir) == (URL, "s3://bucket/t")
     words = PREPARE.argv({"run-dir": "r", **option_values(options)})
@@ -29,7 +29,7 @@ def test_a_url_reaches_the_trainers_command_as_it_was_typed() -> None:
 def test_a_path_is_still_made_absolute() -> None:
     run = cappa.parse(Run, argv=["--data", "es//x.dbn"], backend=cappa.backend)
     assert run.mbp10_data_dir == Path("es/x.dbn")
-    values = option_values(LaunchOptions(mbp10_data_dir=run.mbp10_data_dir))
+    values = option_values(Run(mbp10_data_dir=run.mbp10_data_dir))
     assert values["mbp10-data-dir"] == str(Path("es/x.dbn").resolve())
 
 
@@ -54,14 +54,14 @@ def test_the_mirror_reaches_every_stage_as_it_was_typed() -> None:
     run = cappa.parse(
         Run, argv=["--market", "planted", "--mirror", "s3://bucket/r//x"], backend=cappa.backend
     )
-    values = option_values(LaunchOptions(market=run.market, mirror=run.mirror))
+    values = option_values(Run(market=run.market, mirror=run.mirror))
     for stage in STAGES:
         words = stage.argv({"run-dir": "r", "fold-idx": "0", **values})
         assert words[words.index("--mirror") + 1] == "s3://bucket/r//x"
 
 
 def test_without_a_mirror_no_stage_names_one() -> None:
-    values = option_values(LaunchOptions(market="planted"))
+    values = option_values(Run(market="planted"))
     assert all("--mirror" not in stage.argv({"run-dir": "r", "fold-idx": "0", **values}) for stage in STAGES)
 
 
@@ -78,5 +78,5 @@ def test_a_mirror_that_is_no_url_is_refused_before_it_is_in_a_workflow_or_a_run(
     with pytest.raises(InputError, match="parameters: mirror: ") as in_workflow:
         parameters_of([f"mirror={given}"])
     with pytest.raises(InputError, match=r"--mirror: .*; give s3://bucket/prefix") as here:
-        config_of(LaunchOptions(market="planted", mirror=given))
+        config_of(Run(market="planted", mirror=given))
     assert "secret" not in f"{in_workflow.value}{here.value}"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.commands.run import Run
 from pipelines.identity import code_key, data_key, run_id
-from pipelines.launch import LaunchOptions, config_of, launch, option_values
+from pipelines.launch import config_of, launch, option_values
 from trainer.config import Config
 from trainer.errors import InputError
 
@@ -15,23 +16,23 @@ from trainer.errors import InputError
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (LaunchOptions(), "no data to train on; give --data FILE_OR_DIR, or --market planted"),
+        (Run(), "no data to train on; give --data FILE_OR_DIR, or --market planted"),
         (
-            LaunchOptions(mbp10_data_dir=Path("x"), market="planted"),
+            Run(mbp10_data_dir=Path("x"), market="planted"),
             "--data and --market are both given; give one",
         ),
         (
-            LaunchOptions(preset="huge", market="planted"),
+            Run(preset="huge", market="planted"),
             "--preset: unknown preset 'huge'",
         ),
-        (LaunchOptions(preset="demo", folds=2, fold_idx=2), "--fold-idx: there is no fold 2; give 0 to 1"),
-        (LaunchOptions(preset="demo", jobs=0), "--jobs: 0 is not a number of jobs"),
-        (LaunchOptions(preset="demo", run_id="../x"), "--run-id: '../x' cannot name a directory"),
-        (LaunchOptions(preset="demo", folds=0), "data.folds: Input should be greater than or equal"),
-        (LaunchOptions(preset="demo", per_capacity=100), "per_capacity 100 must be a power of two"),
+        (Run(preset="demo", folds=2, fold_idx=2), "--fold-idx: there is no fold 2; give 0 to 1"),
+        (Run(preset="demo", jobs=0), "--jobs: 0 is not a number of jobs"),
+        (Run(preset="demo", run_id="../x"), "--run-id: '../x' cannot name a directory"),
+        (Run(preset="demo", folds=0), "data.folds: Input should be greater than or equal"),
+        (Run(preset="demo", per_capacity=100), "per_capacity 100 must be a power of two"),
     ],
 )
-def test_bad_options_are_one_line_that_says_what_to_do(options: LaunchOptions, message: str) -> None:
+def test_bad_options_are_one_line_that_says_what_to_do(options: Run, message: str) -> None:
     with pytest.raises(InputError) as refused:
         config_of(options)
     assert message in str(refused.value)
@@ -39,7 +40,7 @@ def test_bad_options_are_one_line_that_says_what_to_do(options: LaunchOptions, m
 
 
 def test_absent_data_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    options = LaunchOptions(mbp10_data_dir=tmp_path / "absent", runs=tmp_path / "runs")
+    options = Run(mbp10_data_dir=tmp_path / "absent", runs=tmp_path / "runs")
     with pytest.raises(InputError, match=r"absent: no such file or directory; give --data"):
         launch(options, io.StringIO(), io.StringIO())
     assert not (tmp_path / "runs").exists()
@@ -54,7 +55,7 @@ def test_a_directory_without_recordings_is_refused(tmp_path: Path) -> None:
 def test_data_replaces_the_presets_market(tmp_path: Path) -> None:
     file = tmp_path / "es.dbn"
     file.write_bytes(b"DBN")
-    options = LaunchOptions(preset="demo", mbp10_data_dir=file)
+    options = Run(preset="demo", mbp10_data_dir=file)
     config = config_of(options)
     assert config.market_source is None
     values = option_values(options)
@@ -62,14 +63,14 @@ def test_data_replaces_the_presets_market(tmp_path: Path) -> None:
 
 
 def test_only_given_options_reach_the_trainer() -> None:
-    options = LaunchOptions(preset="demo", folds=2, seed=4, device="cpu")
+    options = Run(preset="demo", folds=2, seed=4, device="cpu")
     assert option_values(options) == {"preset": "demo", "folds": "2", "seed": "4", "device": "cpu"}
 
 
 def test_a_config_file_lies_between_preset_and_options(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("learn: {seed: 3, n_step: 2}\nrun: {n_steps: 7}\n")
-    config = config_of(LaunchOptions(preset="demo", config=file, seed=9))
+    config = config_of(Run(preset="demo", config=file, seed=9))
     assert (config.learn.seed, config.learn.n_step, config.run.n_steps) == (9, 2, 7)
     assert config.learn.n_backtests == 64  # the preset's
 
@@ -87,18 +88,18 @@ def test_a_bad_config_file_is_named(tmp_path: Path, text: str, message: str) -> 
     file = tmp_path / "c.yaml"
     file.write_text(text)
     with pytest.raises(InputError) as refused:
-        config_of(LaunchOptions(preset="demo", config=file))
+        config_of(Run(preset="demo", config=file))
     assert str(refused.value).startswith(f"{file}: ")
     assert message in str(refused.value)
 
 
 def test_the_run_id_is_stable_and_names_code_config_and_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODE_SHA", "0123456789abcdef")
-    config = config_of(LaunchOptions(preset="demo"))
+    config = config_of(Run(preset="demo"))
     assert run_id(config) == f"0123456789ab-{config.digest()}-planted"
-    longer = config_of(LaunchOptions(preset="demo", n_steps=9, runs=Path("elsewhere"), jobs=2))
+    longer = config_of(Run(preset="demo", n_steps=9, runs=Path("elsewhere"), jobs=2))
     assert run_id(longer) == run_id(config)
-    other = config_of(LaunchOptions(preset="demo", seed=1))
+    other = config_of(Run(preset="demo", seed=1))
     assert run_id(other) != run_id(config)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.launch import LaunchOptions, launch
+from pipelines.commands.run import Run
+from pipelines.launch import launch
 from pipelines.lock import run_lock
 from trainer.errors import InputError
 
@@ -28,9 +29,7 @@ class Launched:
     def __init__(self, run_dir: Path, **options: Any) -> None:
         stdout, stderr = io.StringIO(), io.StringIO()
         given: dict[str, Any] = {"preset": "demo", "runs": run_dir.parent, "run_id": run_dir.name, **options}
-        self.code = launch(
-            LaunchOptions(**given, trainer_command=(sys.executable, "-S", str(FAKE))), stdout, stderr
-        )
+        self.code = launch(Run(**given), stdout, stderr, (sys.executable, "-S", str(FAKE)))
         self.out, self.err = stdout.getvalue(), stderr.getvalue()
 
 
@@ -185,10 +184,10 @@ def test_a_second_runner_on_the_directory_is_refused_with_one_line(
 def started(run_dir: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """The runner as a process of its own, because it installs signal handlers; ended at the latest here."""
     code = (
-        "import sys; from pathlib import Path; from pipelines.launch import LaunchOptions, launch\n"
-        f"options = LaunchOptions(preset='demo', folds=2, jobs=2, runs=Path({str(run_dir.parent)!r}),"
-        f" run_id={run_dir.name!r}, trainer_command=(sys.executable, '-S', {str(FAKE)!r}))\n"
-        "sys.exit(launch(options, sys.stdout, sys.stderr))"
+        "import sys; from pathlib import Path; from pipelines.launch import Run, launch\n"
+        f"options = Run(preset='demo', folds=2, jobs=2, runs=Path({str(run_dir.parent)!r}),"
+        f" run_id={run_dir.name!r})\n"
+        f"sys.exit(launch(options, sys.stdout, sys.stderr, (sys.executable, '-S', {str(FAKE)!r})))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.commands.run import Run
 from pipelines.identity import data_key
-from pipelines.launch import LaunchOptions, launch
+from pipelines.launch import launch
 from tests.data import conftest as files
 from tests.storage.conftest import SECRET, Bucket, downloads
 from tests.storage.proxy import Answer, Proxy, Request, error
@@ -173,7 +174,7 @@ def test_the_run_id_follows_the_objects(bucket: Bucket, url: str, proxy: Proxy) 
 
 
 def test_walkforward_refuses_an_absent_bucket_before_it_makes_a_run(bucket: Bucket, tmp_path: Path) -> None:
-    options = LaunchOptions(mbp10_data_dir="s3://no-such-bucket/es", runs=tmp_path / "runs")
+    options = Run(mbp10_data_dir="s3://no-such-bucket/es", runs=tmp_path / "runs")
     with pytest.raises(InputError, match=r"s3://no-such-bucket/es: there is no such bucket"):
         launch(options, io.StringIO(), io.StringIO())
     assert not (tmp_path / "runs").exists()
