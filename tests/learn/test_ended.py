@@ -31,6 +31,25 @@ def test_failures_are_kept_and_the_attempts_reason_is_said(tmp_path: Path, quote
     )
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "main: Error (exit code 137): .bin (1 bytes)\nstep 25/100 wr=0.5\nstep 50/100 wr=0.6\n"
+            'time=2026-01-01T00:00:00Z level=INFO msg="exited" argo=true\nError: exit status 137\n',
+            "main: Error (exit code 137): step 50/100 wr=0.6",
+        ),
+        ("main: Error (exit code 2): es.dbn: bad", "main: Error (exit code 2): es.dbn: bad"),
+        ("pod\n deleted", "pod deleted"),
+        ("", "no message"),
+    ],
+)
+def test_a_failure_is_one_line_though_argo_quotes_a_log(tmp_path: Path, message: str, said: str) -> None:
+    stream = io.StringIO()
+    note_end(tmp_path, "w", "Failed", json.dumps([{**POD, "message": message}]), stream)
+    assert stream.getvalue() == f"train(0): Failed: {said}\nworkflow w ended: Failed\n"
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", '""', '"null"'])
 def test_no_failures(tmp_path: Path, text: str) -> None:
     stream = io.StringIO()

@@ -4,6 +4,7 @@ The orchestrator's own record expires; the run directory stays (design page PIPE
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,6 +12,9 @@ from trainer.errors import InputError
 from trainer.learn.atomic import write_json
 
 ENDED_FILE = "ended.json"
+# Where a container said nothing, Argo quotes the end of its log behind this, with lines of its own executor.
+QUOTED = re.compile(r"(?P<head>\S+ \w+ \(exit code \d+\)): (?P<log>.*\n.*)", re.DOTALL)
+EXECUTOR_LINE = re.compile(r"\bargo=true\b|^Error: exit status \d+$")
 # What Argo tells of a failed node that a person wants to know.
 KEPT = ("displayName", "templateName", "phase", "message", "podName", "finishedAt")
 
@@ -25,7 +29,7 @@ def note_end(run_dir: Path, workflow: str, status: str, failures: str, stream: T
     # A retried stage is told twice, the attempt and its retry node: the attempt has the reason.
     told = [one for one in failed if one.get("podName")] or failed
     for one in told:
-        stream.write(f"{one.get('displayName')}: {one.get('phase')}: {one.get('message') or 'no message'}\n")
+        stream.write(f"{one.get('displayName')}: {one.get('phase')}: {_one_line(one.get('message'))}\n")
     stream.write(f"workflow {workflow} ended: {status}\n")
     if not run_dir.is_dir():
         return
@@ -35,6 +39,15 @@ def note_end(run_dir: Path, workflow: str, status: str, failures: str, stream: T
         raise InputError(
             f"cannot write: {error.strerror or error}", where=str(run_dir / ENDED_FILE), do="free some space"
         ) from error
+
+
+def _one_line(message: object) -> str:
+    """The message on one line; of a quoted log its last line: more would read as this stage's own log."""
+    text = str(message or "no message")
+    if quoted := QUOTED.fullmatch(text.strip()):
+        own = [line for line in quoted["log"].splitlines() if line.strip() and not EXECUTOR_LINE.search(line)]
+        text = f"{quoted['head']}: {own[-1] if own else ''}"
+    return " ".join(text.split())
 
 
 def _failures(text: str) -> list[dict[str, Any]]:
