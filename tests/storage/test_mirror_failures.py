@@ -64,6 +64,40 @@ def test_a_mirror_that_fails_is_one_warning_and_75_and_the_files_here_are_whole(
     assert objects(bucket)["fold0/train.DONE.json"] == files(here)["fold0/train.DONE.json"]
 
 
+def test_a_store_that_damages_files_is_one_warning_though_each_is_damaged_in_another_way(
+    here: Path, bucket: Bucket, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage: list[bytes] = []
+
+    def other_bytes(request: Request, answer: Answer) -> Answer:
+        key = request.target.partition(f"{bucket.name}/")[2].partition("?")[0]
+        damage.append(bytes(len(damage)))
+        bucket.put(key, damage[-1])
+        return answer
+
+    proxy.change = of_files(other_bytes)
+    with caplog.at_level(logging.WARNING):
+        assert stage("train", here, bucket) == 75
+    assert len(damage) > 1, "it tried once"
+    (warning,) = warnings(caplog)
+    assert "the upload is not the file: " in warning
+
+
+def test_an_answer_that_is_no_note_of_a_writer_takes_nothing_over(
+    here: Path, bucket: Bucket, proxy: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def page(request: Request, answer: Answer) -> Answer:
+        asked = request.method == "GET" and request.target.endswith("/fold0/.writer.json")
+        return Answer(200, {}, b"<html>log in</html>") if asked else answer
+
+    proxy.change = page
+    assert stage("train", here, bucket) == 75
+    said = "/runs/a1/fold0/.writer.json: does not say who sends this fold's files; the files here are whole"
+    assert the_error(capsys).startswith(f"{bucket}{said}")
+    proxy.change = lambda request, answer: answer
+    assert stage("train", here, bucket) == 0
+
+
 BEGINNINGS = [
     (error(403, "AccessDenied"), 2, "access denied (HTTP 403); allow these credentials s3:List"),
     (error(404, "NoSuchBucket"), 2, "there is no such bucket (HTTP 404); check bucket and key"),

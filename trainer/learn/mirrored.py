@@ -1,25 +1,17 @@
-"""One directory of a run and its copy below a URL. Imports boto3.
-
-Whoever starts last owns the copy: it leaves a note there, and an earlier start that still lives on a lost
-node reads it before each object it would send, and stops. No clock and no lease decide, so that a run can go
-on in another cluster at once.
-"""
+"""One directory of a run and its copy below a URL. Imports boto3."""
 
 import json
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from trainer.errors import AlphaError, InputError, MismatchError
 from trainer.learn.atomic import TEMPORARY_SUFFIX
 from trainer.learn.checkpoints import CheckpointStore, checkpoint_step
 from trainer.learn.markers import MARKER_SUFFIX, Stage, read_marker
+from trainer.learn.writer import Writer
 from trainer.location import S3Url
 from trainer.storage.checksum import NotTheObjectError, verify
 from trainer.storage.failures import TryLaterError
@@ -29,8 +21,6 @@ from trainer.storage.outbox import Outbox
 from trainer.storage.store import Changed
 from trainer.storage.transfer import transfer
 from trainer.storage.upload import WritableStore
-
-WRITER_NAME = ".writer.json"
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +53,7 @@ class Copy:
         }
         self.progress = (0, 0)  # bytes of the files of the batch at hand: done, in all
         self._store, self._deep, self._on_progress = store, deep, on_progress
-        self._writer = {
-            "writer": uuid.uuid4().hex,
-            "host": socket.gethostname(),
-            "process": os.getpid(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        self._writer = Writer(store, root)
         # Of the files that the bucket surely has: size and time of change.
         self._same: dict[str, tuple[int, int]] = {}
         self._warned: set[str] = set()
@@ -82,7 +67,7 @@ class Copy:
 
     def claim(self) -> None:
         """Takes the copy over, which shows that it may be written, and aborts uploads of killed processes."""
-        self._store.put_note(self.url(WRITER_NAME), json.dumps(self._writer).encode())
+        self._writer.claim()
         self._store.abort_uploads(self.root, lambda name: self._deep or "/" not in name)
 
     def read(self, name: str) -> bytes | None:
@@ -213,31 +198,16 @@ class Copy:
             del self.there[name]
 
     def _require_mine(self) -> None:
-        """MismatchError if a later start has taken the fold's copy over."""
-        if not self._deep:
-            return
-        url = self.url(WRITER_NAME)
-        body = self._store.note(url)
-        if body is None:  # someone emptied the bucket
-            self._store.put_note(url, json.dumps(self._writer).encode())
-            return
-        try:
-            found = json.loads(body)
-            taken = found["writer"] != self._writer["writer"]
-            host, since = str(found["host"])[:80], str(found["since"])[:40]
-            by = f"process {int(found['process'])} of {host} since {since}"
-        except (ValueError, TypeError, KeyError):
-            taken, by = True, "something else"
-        if taken:
-            what = f"a later start sends this fold's files ({by})"
-            raise MismatchError(what, where=str(self.root), do="stop one of the two, or use another --run-id")
+        if self._deep:
+            self._writer.require_mine()
 
     def _on_failure(self, error: Exception) -> None:
         text = str(error) if isinstance(error, AlphaError) else f"{type(error).__name__}: {error}"
         goes_on = "the mirror is behind, the stage goes on"
         if isinstance(error, MismatchError):
             self._taken, goes_on = error, "nothing more is sent, the stage ends"
-        self._warn_once(f"{goes_on}: {text}", getattr(error, "what", text))
+        # One warning a kind: behind the colon stands what may be new each time.
+        self._warn_once(f"{goes_on}: {text}", getattr(error, "what", text).partition(": ")[0])
 
     def _warn_once(self, text: str, kind: str) -> None:
         if kind not in self._warned and not self._closed:

@@ -30,7 +30,15 @@ REASONS = (
     (boto.ConnectTimeoutError, "no answer in time"),
     (boto.ReadTimeoutError, "it stalls"),
     (boto.EndpointConnectionError, "refused, or the host is not known"),
-    ((boto.IncompleteReadError, boto.ResponseStreamingError, boto.ConnectionClosedError), "cut"),
+    (
+        (
+            boto.IncompleteReadError,
+            boto.ResponseStreamingError,
+            boto.ConnectionClosedError,
+            urllib3.exceptions.ProtocolError,
+        ),
+        "cut",
+    ),
 )
 CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
 RENEW = "renew or correct the credentials (variables, profile or role)"
