@@ -140,11 +140,13 @@ def answer_failure(call: Call, status: int, text: str, origin: Origin, token: st
 
 
 def _json(text: str) -> Body:
+    """The body's object; of an Argo server that was asked for a stream, the error inside its event."""
     try:
-        body = json.loads(text)
+        body = json.loads(text.strip().removeprefix("data:"))
     except ValueError:
         return {}
-    return body if isinstance(body, dict) else {}
+    found = body.get("error", body) if isinstance(body, dict) else {}
+    return found if isinstance(found, dict) else body
 
 
 def _unauthorized(origin: Origin, token: str) -> InputError:

@@ -115,6 +115,15 @@ class ServerApi(Namespaced):
             raise AbsentError(what, where=f"log of pod {pod}", do=do)
 
     def _results(self, call: Call, accept: str, quiet_s: float) -> Iterator[Body]:
+        try:
+            yield from self._told(call, accept, quiet_s)
+        except InputError as error:
+            # Before the stream has begun, the same is an answer of its own.
+            if type(error) is InputError and ENDED.search(error.what):
+                raise EndedError(error.what, where=self.address, do="ask again") from error
+            raise
+
+    def _told(self, call: Call, accept: str, quiet_s: float) -> Iterator[Body]:
         for message in json_lines(self._transport.lines(call, accept=accept, quiet_s=quiet_s)):
             if error := message.get("error"):
                 text = str(error.get("message", ""))

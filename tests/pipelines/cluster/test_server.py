@@ -126,6 +126,27 @@ def test_a_watch_that_the_server_ends_is_just_asked_for_again(
     assert list(api.watch_workflow("wf-1")) == [body(version=77)]
 
 
+def refused(status: int, message: str) -> Answer:
+    """As an Argo server 4.0 answers where a stream fails before it begins."""
+    error = {"grpc_code": 3, "http_code": status, "message": message, "http_status": "some"}
+    return Answer([f"data: {json.dumps({'error': error})}\n\n".encode()], status=status)
+
+
+def test_a_watch_of_a_version_that_is_too_old_is_asked_for_again(server: Loopback, api: ServerApi) -> None:
+    server.answer = watching(refused(400, "too old resource version: 11073 (11096)"))
+    assert list(api.watch_workflow("wf-1")) == [body(version=77)]
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, InputError), (500, UnreachableError)])
+def test_a_stream_that_is_refused_is_a_line_with_the_servers_reason(
+    status: int, kind: type[InputError], server: Loopback, api: ServerApi
+) -> None:
+    server.answer = watching(refused(status, "dial tcp 10.0.0.1:443: connection refused"))
+    with pytest.raises(kind, match=r"(^|: )dial tcp 10\.0\.0\.1:443: connection refused; ") as said:
+        list(api.watch_workflow("wf-1"))
+    assert type(said.value) is kind
+
+
 @pytest.mark.parametrize("key", ["grpc_code", "code"])
 def test_an_error_in_a_stream_is_the_line_of_its_kind(key: str, server: Loopback, api: ServerApi) -> None:
     denied = 'workflows.argoproj.io is forbidden: User "u" cannot watch resource "workflows"'
