@@ -40,7 +40,7 @@ DEMO = ("--preset", "demo", "--market", "planted")
 SMALL = (*DEMO, "--config", "/feature-cache/small.yaml")
 QUICK = (*SMALL, "--folds", "1", "--n-steps", "20", "--checkpoint-every", "10")
 # A node counts as lost only after 16 s: the training must not have ended by then.
-STEPS = 1500
+STEPS = 1100
 LONG = (*SMALL, "--folds", "1", "--n-steps", str(STEPS), "--checkpoint-every", "20")
 # Requests of a node of two cores: training leaves room for three more pods at a time. More than that would
 # only slow each other down.

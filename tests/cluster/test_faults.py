@@ -1,7 +1,8 @@
 """A pod may be lost at any time: training resumes by itself and ends with the bytes of an undisturbed run.
 
 One run bears it all, one fault after the other, each while the attempt trains that followed the last one. The
-tests stand in that order; what each of them asserts is its own fault alone.
+tests stand in that order; what each of them asserts is its own fault alone. Servers that restart are in
+`test_following.py`, with a run of the same bytes.
 """
 
 import time
@@ -54,7 +55,9 @@ def test_a_deleted_pod_saves_and_resumes_where_it_was(disturbed: Namespace) -> N
     assert f"checkpoint-{step}.bin " in saved, "the next attempt went on from an earlier checkpoint"
 
 
-def test_stop_saves_while_the_controller_restarts_and_retry_resumes(disturbed: Namespace) -> None:
+def test_stop_saves_while_the_controller_restarts_and_retry_resumes(
+    disturbed: Namespace, undisturbed: Callable[[], str]
+) -> None:
     workflow = disturbed.newest(RUN_ID)
     with resumed(disturbed):
         disturbed.cluster.tool("stop", "workflow-controller")
@@ -71,27 +74,14 @@ def test_stop_saves_while_the_controller_restarts_and_retry_resumes(disturbed: N
             if node.get("templateName") == "train" and node["type"] == "Pod"
         ]
         assert str(int(ExitCode.INTERRUPTED)) in codes
+        undisturbed()  # has trained: the faults that follow hit every pod
         done = disturbed.command("retry", workflow, "-o", "name")
         assert done.returncode == 0, done.stderr
         assert disturbed.newest(RUN_ID) == done.stdout.strip() != workflow
 
 
-def test_restarted_controllers_are_not_noticed(disturbed: Namespace) -> None:
-    workflow, starts = disturbed.newest(RUN_ID), disturbed.starts(RUN_ID, 0)
-    step = starts[-1]["resumed_from_step"]
-    pod = disturbed.training_pod(workflow, RUN_ID, 0, step=step, seconds=STARTED_S)
-    disturbed.cluster.tool("restart", "workflow-controller")
-    disturbed.cluster.restart_api_server()
-    newest = disturbed.newest_checkpoint(RUN_ID, 0)
-    assert disturbed.training_pod(workflow, RUN_ID, 0, step=newest + 20) == pod
-    assert disturbed.starts(RUN_ID, 0) == starts
-
-
-def test_an_evicted_pod_of_a_drained_node_resumes(
-    disturbed: Namespace, undisturbed: Callable[[], str]
-) -> None:
+def test_an_evicted_pod_of_a_drained_node_resumes(disturbed: Namespace) -> None:
     """The node evicts its pods and takes none for a while."""
-    undisturbed()  # has trained
     with resumed(disturbed) as pod:
         disturbed.cluster.tool("drain-node")
         try:
