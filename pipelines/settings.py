@@ -1,11 +1,7 @@
-"""Typed parameters of a run and values of the chart, each with its unit and reason.
-
-`RunParameters` become the workflow template's parameters (name, default, description, choices);
-`ChartValues` are fixed when the template is rendered. Imports no torch and no Hera.
-"""
+"""Values of the chart, each with its unit and reason: fixed when the template is rendered. Loads no Hera."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -13,13 +9,10 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
-    field_validator,
-    model_validator,
 )
 
+from pipelines.plan import TRAIN
 from trainer.errors import InputError
-from trainer.location import S3_SCHEME, S3Url
-from trainer.presets import PRESETS
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 # What an image tag may be; also keeps run ids usable as mutex names and directory names.
@@ -34,93 +27,6 @@ class Values(BaseModel):
     """Base: immutable, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RunParameters(Values):
-    """Parameters of one submitted run (PIPELINE.md, "Shape"), complete with defaults: none must be given."""
-
-    git_branch: Tag = Field(
-        default="main",
-        description="tag of the image that holds this code; nothing is fetched or built in the pod",
-    )
-    folds: int = Field(
-        default=3, ge=1, le=100, description="walk-forward folds; the data is cut in folds + 1 windows"
-    )
-    fold_idx: int = Field(
-        default=-1, ge=-1, description="0 or more: train and judge that fold only, no verdict; -1: all"
-    )
-    n_steps: int = Field(default=3_000, ge=1, description="training steps of a fold, resumed ones included")
-    n_backtests: int = Field(default=1024, ge=1, description="lanes: market replays trained on in parallel")
-    per_capacity: int = Field(
-        default=65_536, ge=1, description="transitions the replay keeps; a power of two, at least n-backtests"
-    )
-    checkpoint_every: int = Field(
-        default=1_000, ge=0, description="steps between checkpoints; 0: only at the end"
-    )
-    seed: int = Field(default=0, ge=0, description="of weights, sampling and anchors")
-    preset: Literal["default", "demo", "seed"] = Field(
-        default="default",
-        description="named starting point of the config; demo wants n-steps 800, n-backtests 64, "
-        "per-capacity 16384, checkpoint-every 100, which `walkforward submit --preset demo` sends by itself",
-    )
-    market: Literal["files", "planted", "martingale"] = Field(
-        default="files", description="files: mbp10-data-dir; else a synthetic market with or without a signal"
-    )
-    mbp10_data_dir: str = Field(default="/data", description="mbp-10 file or directory, a path in the pod")
-    trades_data_dir: str = Field(
-        default="", description="separate trades directory; empty: trades of the mbp-10 files"
-    )
-    config: str = Field(default="", description="config file, a path in the pod; empty: the preset as it is")
-    instrument: str = Field(default="", description="instrument preset; empty: inferred from the file")
-    mirror: str = Field(
-        default="",
-        description="s3://bucket/prefix: results go to <prefix>/<run-id>/, and a run that is there goes on; "
-        "empty: none",
-    )
-    gpu_pool: str = Field(default="ci-training-h100", description="node pool of the training pods")
-    run_id: str = Field(
-        default="",
-        pattern=f"^({TAG_PATTERN[1:-1]})?$",
-        description="submit the same id again to resume; empty: a new id from git-branch and workflow name",
-    )
-
-    @field_validator("mbp10_data_dir", "trades_data_dir")
-    @classmethod
-    def _names_a_place(cls, location: str) -> str:
-        if location.startswith(S3_SCHEME):
-            S3Url.parse(location)  # here, not in the pod; and a URL with a password never enters a Workflow
-        return location
-
-    @field_validator("mirror")
-    @classmethod
-    def _is_a_bucket(cls, location: str) -> str:
-        return str(S3Url.parse(location)) if location else location
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_the_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Sizes that nobody gave are the preset's own: the template's defaults are those of `default`."""
-        preset = values.get("preset", "default")
-        if preset == "default" or preset not in PRESETS:
-            return values
-        config = PRESETS[preset]()
-        own = {
-            "n_steps": config.run.n_steps,
-            "checkpoint_every": config.run.checkpoint_every,
-            "n_backtests": config.learn.n_backtests,
-            "per_capacity": config.learn.per_capacity,
-        }
-        return {**own, **values}
-
-    @model_validator(mode="after")
-    def _agree(self) -> "RunParameters":
-        if self.fold_idx >= self.folds:
-            raise ValueError(f"fold_idx {self.fold_idx} must be below folds {self.folds}")
-        if self.per_capacity & (self.per_capacity - 1) or self.per_capacity < self.n_backtests:
-            raise ValueError(
-                f"per_capacity {self.per_capacity} must be a power of two >= n_backtests {self.n_backtests}"
-            )
-        return self
 
 
 class PodResources(Values):
@@ -217,6 +123,11 @@ class ChartValues(Values):
     pod_gc_delay: str = Field(
         default="10m", description="time pods stay after a successful workflow, to read logs"
     )
+    train_deadline_s: int = Field(
+        default=TRAIN.deadline_s,
+        ge=1,
+        description="seconds an attempt at training may take; then its fold fails, and a new submit goes on",
+    )
     prometheus: bool = Field(
         default=True, description="emit run and attempt metrics from the Argo controller"
     )
@@ -230,11 +141,6 @@ class ChartValues(Values):
     def cache_dir(self) -> str:
         """Where feature caches are in the pods."""
         return f"{self.cache_mount}/alpha-rl-caches"
-
-
-def parameter_name(field: str) -> str:
-    """Workflow parameter of a field: `n_steps` -> `n-steps`."""
-    return field.replace("_", "-")
 
 
 def first_error(error: ValidationError, where: str) -> InputError:

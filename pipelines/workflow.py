@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from hera import workflows as w
 from hera.workflows import models as m
 
+from pipelines.parameters import RunParameters, parameter_name
 from pipelines.placement import affinity_rule, gpu_placement, pod_patch, pod_security, storage, tolerations
 from pipelines.plan import EVALUATE, FINISH, GATE, PREPARE, TRAIN, Stage
 from pipelines.pods import stage_template
-from pipelines.settings import ChartValues, RunParameters, parameter_name
+from pipelines.settings import ChartValues
 
 # A fan-out whose prepare failed is Omitted, with no folds it is Skipped: the gate must report both.
 GATE_DEPENDS = " || ".join(f"fold.{end}" for end in ("Succeeded", "Failed", "Errored", "Omitted", "Skipped"))
@@ -127,6 +128,7 @@ def _train(values: ChartValues) -> w.Container:
     options = {name: PARAMETER.format(name) for name in ("n-steps", "checkpoint-every")}
     options["device"] = "cuda" if values.gpus else "cpu"
     template = _stage(TRAIN, values, options)
+    template.active_deadline_seconds = values.train_deadline_s
     if values.avoid_last_node and isinstance(template.retry_strategy, w.RetryStrategy):
         template.retry_strategy.affinity = affinity_rule()
     # N/M in the UI from the first second; the trainer rewrites it through ARGO_PROGRESS_FILE.

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from pipelines.parameters import parameters_of
-from pipelines.settings import ChartValues, Name, RunParameters, Values, parameter_name
+from pipelines.cluster.api import LABEL_VALUE
+from pipelines.parameters import RunParameters, parameter_name, parameters_of
+from pipelines.settings import ChartValues, Name, Values
 from trainer.errors import InputError
 
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(k|[KMGTPE]i?)?$")]
@@ -113,6 +114,9 @@ class InstallValues(ChartValues):
     )
     create_service_account: bool = Field(
         default=True, description="make serviceAccount, its role and its binding"
+    )
+    instance_id: Annotated[str, StringConstraints(pattern=f"^({LABEL_VALUE})?$")] = Field(
+        default="", description="instanceID of the controller, so that it takes the schedule; empty: none"
     )
     image_pull_secrets: tuple[Name, ...] = Field(
         default=(), description="secrets of a private registry, on the created service account"

@@ -40,9 +40,12 @@ class ConnectionOptions:
         str | None,
         Arg(short="-s", long=True, group=GROUP, help="host:port of an Argo server to ask instead."),
     ] = None
-    secure: Annotated[bool, Arg(long=True, group=GROUP, help="The Argo server speaks TLS (the default).")] = (
-        False
-    )
+    argo_base_href: Annotated[
+        str | None, Arg(long=True, group=GROUP, help="Path before those of the Argo server.")
+    ] = None
+    secure: Annotated[
+        bool, Arg(short="-e", long=True, group=GROUP, help="The Argo server speaks TLS (the default).")
+    ] = False
     insecure: Annotated[bool, Arg(long=True, group=GROUP, help="The Argo server speaks plain HTTP.")] = False
     insecure_skip_verify: Annotated[
         bool, Arg(short="-k", long=True, group=GROUP, help="Do not check the Argo server's certificate.")
@@ -59,6 +62,7 @@ def repeated(options: ConnectionOptions) -> str:
         *(("--kubeconfig", str(options.kubeconfig)) if options.kubeconfig else ()),
         *(("--context", options.context) if options.context else ()),
         *(("--argo-server", options.argo_server) if options.argo_server else ()),
+        *(("--argo-base-href", options.argo_base_href) if options.argo_base_href else ()),
         *(("--secure",) if options.secure else ()),
         *(("--insecure",) if options.insecure else ()),
         *(("--insecure-skip-verify",) if options.insecure_skip_verify else ()),
@@ -147,13 +151,14 @@ def _server(options: ConnectionOptions, env: Mapping[str, str]) -> Server | None
         return None
     name, colon, port = host.rpartition(":")
     if not colon or not name or not port.isdecimal() or "/" in host or "@" in host:
-        do = "write host:port; --insecure for plain HTTP, ARGO_BASE_HREF for a path"
+        do = "write host:port; --insecure for plain HTTP, --argo-base-href for a path"
         raise InputError("not the address of an Argo server", where=source, do=do)
     if options.secure and options.insecure:
         raise InputError("--secure and --insecure are both given", where="options", do="give one of them")
     secure = options.secure or (not options.insecure and _flag(env, "ARGO_SECURE", True))
     skip = options.insecure_skip_verify or _flag(env, "ARGO_INSECURE_SKIP_VERIFY", False)
-    return Server(host, env.get("ARGO_BASE_HREF", ""), secure, not skip)
+    base_href = options.argo_base_href or env.get("ARGO_BASE_HREF", "")
+    return Server(host, base_href, secure, not skip)
 
 
 def _flag(env: Mapping[str, str], name: str, default: bool) -> bool:

@@ -20,8 +20,8 @@ from pipelines.cluster.api import (
 )
 from pipelines.cluster.find import given_parameters
 from pipelines.identity import code_key
-from pipelines.parameters import WHERE, checked
-from pipelines.settings import NAME_PATTERN, RunParameters, matches, parameter_name
+from pipelines.parameters import WHERE, RunParameters, checked, parameter_name
+from pipelines.settings import NAME_PATTERN, matches
 from trainer.errors import InputError
 
 RUN_ID = "run-id"

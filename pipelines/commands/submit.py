@@ -108,8 +108,7 @@ class SubmitOptions:
     def _submission(self, template: str, instance_id: str) -> "Submission":
         from pipelines.cluster.api import INSTANCE_LABEL
         from pipelines.cluster.submission import Submission, check_names
-        from pipelines.parameters import parameters_given
-        from pipelines.settings import RunParameters
+        from pipelines.parameters import RunParameters, parameters_given
 
         flags = {name: getattr(self, name) for name in RunParameters.model_fields}
         sent, other = parameters_given(flags, self.parameter)

@@ -169,6 +169,14 @@ def test_a_schedule_submits_the_template_with_its_parameters(template: Template)
     ]
 
 
+def test_a_schedule_is_for_the_controller_of_its_instance(template: Template) -> None:
+    values = {"schedule": {"cron": "0 3 * * 6"}, "instanceId": "blue"}
+    label = "workflows.argoproj.io/controller-instanceid"
+    assert kinds(template(values))["CronWorkflow"][0]["metadata"]["labels"][label] == "blue"
+    without = kinds(template({"schedule": values["schedule"]}))["CronWorkflow"][0]
+    assert label not in without["metadata"]["labels"]
+
+
 def test_a_priority_class_is_made_on_request_and_does_not_evict(template: Template) -> None:
     values = {"priorityClass": "training", "createdPriorityClass": {"create": True, "value": 50}}
     made = kinds(template(values))["PriorityClass"][0]
@@ -190,6 +198,8 @@ def test_a_priority_class_is_made_on_request_and_does_not_evict(template: Templa
         ({"graceSeconds": "120"}, "want integer"),
         ({"imagePullPolicy": "Sometimes"}, "/imagePullPolicy"),
         ({"parallelFolds": 0}, "/parallelFolds"),
+        ({"trainDeadlineSeconds": 0}, "/trainDeadlineSeconds"),
+        ({"instanceId": "a b"}, "/instanceId"),
     ],
 )
 def test_values_that_cannot_work_are_refused_by_helm_as_by_us(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.parameters import parameters_given, parameters_of
+from pipelines.parameters import RunParameters, parameters_given, parameters_of
 from trainer.errors import InputError
 
 
@@ -74,3 +74,12 @@ def test_a_bad_parameter_is_one_line_that_names_it(pair: str, message: str) -> N
 def test_parameters_are_read_from_words() -> None:
     made = parameters_of(["n-steps=10", "run-id=abc", "trades-data-dir=/t=1"])
     assert made == {"n-steps": "10", "run-id": "abc", "trades-data-dir": "/t=1"}
+
+
+def test_who_types_parameters_is_told_what_each_preset_wants() -> None:
+    """Argo's own command sends the template's defaults, which are those of the preset `default`."""
+    told = RunParameters.model_fields["preset"].description or ""
+    for preset in ("demo", "seed"):
+        sizes = set(RunParameters(preset=preset)) - set(RunParameters())  # type: ignore[arg-type]
+        wanted = told.partition(f"{preset} wants ")[2].partition(";")[0].partition(":")[0].split(", ")
+        assert set(wanted) == {f"{name.replace('_', '-')} {size}" for name, size in sizes if name != "preset"}

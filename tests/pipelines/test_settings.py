@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from pipelines.parameters import RunParameters
 from pipelines.render import chart_values
-from pipelines.settings import ChartValues, RunParameters
+from pipelines.settings import ChartValues
 from trainer.errors import InputError
 from trainer.presets import default
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from pipelines.golden import CPU_VALUES, GOLDEN_DIR, goldens
-from pipelines.parameters import parameters_of
+from pipelines.parameters import RunParameters, parameters_of
 from pipelines.plan import STAGES
 from pipelines.render import render
-from pipelines.settings import ChartValues, RunParameters
+from pipelines.settings import ChartValues
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,15 @@ def test_pods_get_time_to_save(spec: dict[str, Any]) -> None:
         "init",
         "wait",
     }
+
+
+def test_only_training_has_a_deadline_that_the_chart_chooses(templates: dict[str, Any]) -> None:
+    assert {name: templates[name]["activeDeadlineSeconds"] for name in ("train", "evaluate", "gate")} == {
+        stage.name: stage.deadline_s for stage in STAGES if stage.name != "prepare"
+    }
+    spec = yaml.safe_load(render(ChartValues(train_deadline_s=90_000)))["spec"]
+    long = {template["name"]: template.get("activeDeadlineSeconds") for template in spec["templates"]}
+    assert (long["train"], long["evaluate"]) == (90_000, templates["evaluate"]["activeDeadlineSeconds"])
 
 
 def test_shared_memory_is_memory(templates: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pipelines.cluster.api import AbsentError, Body
 from pipelines.cluster.doctor.cluster import Cluster
 from pipelines.cluster.doctor.result import Check, Result, error, ok, warning
 from pipelines.cluster.doctor.values import values_of
-from pipelines.settings import RunParameters, parameter_name
+from pipelines.parameters import RunParameters, parameter_name
 
 SCHEMAS = "/openapi/v3/apis/argoproj.io/v1alpha1"
 SCHEMA = "io.argoproj.v1alpha1.WorkflowTemplate"

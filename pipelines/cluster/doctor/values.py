@@ -95,6 +95,7 @@ FINDERS: dict[str, Callable[[Parts], Any]] = {
     "gpu_resources": lambda p: _sizes(p.train),
     "kept_days": lambda p: p.spec["ttlStrategy"]["secondsAfterCompletion"] // 86_400,
     "pod_gc_delay": lambda p: p.spec["podGC"]["deleteDelayDuration"],
+    "train_deadline_s": lambda p: p.train["activeDeadlineSeconds"],
     "prometheus": lambda p: "metrics" in p.spec,
 }
 

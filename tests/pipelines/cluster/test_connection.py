@@ -41,10 +41,11 @@ def test_a_flag_beats_the_environment() -> None:
         kubeconfig=Path("/c"),
         context="dev",
         argo_server="other:1",
+        argo_base_href="/b",
         secure=True,
     )
     target = resolve(options, ENVIRONMENT)
-    assert target.server == Server("other:1", "/argo/", secure=True, verify=False)
+    assert target.server == Server("other:1", "/b", secure=True, verify=False)
     assert (target.namespace, target.namespace_from) == ("flag", "--namespace")
     assert (target.kubeconfig, target.given, target.context) == (("/c",), True, "dev")
 
@@ -97,6 +98,7 @@ def test_plain_http_and_tls_at_once_are_refused() -> None:
         ),
         (["--insecure"], ConnectionOptions(insecure=True)),
         (["--secure"], ConnectionOptions(secure=True)),
+        (["-e", "--argo-base-href", "/x"], ConnectionOptions(argo_base_href="/x", secure=True)),
         (["--instanceid", "blue"], ConnectionOptions(instance_id="blue")),
         (["--kubeconfig", "/c", "--context", "dev"], ConnectionOptions(kubeconfig=Path("/c"), context="dev")),
     ],

@@ -18,7 +18,8 @@ from pipelines.cluster.submission import (
     workflow_body,
 )
 from pipelines.golden import GOLDEN_DIR
-from pipelines.settings import RunParameters, matches
+from pipelines.parameters import RunParameters
+from pipelines.settings import matches
 from tests.pipelines.cluster.memory_api import TEMPLATE, submitted
 from trainer.errors import InputError
 

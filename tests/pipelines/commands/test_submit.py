@@ -16,7 +16,7 @@ import yaml
 from pipelines.cli import main
 from pipelines.commands.submit import RUN, Submit
 from pipelines.golden import REPOSITORY
-from pipelines.settings import RunParameters, parameter_name
+from pipelines.parameters import RunParameters, parameter_name
 from tests.pipelines.cluster.loopback import Answer, Loopback, Request, serving
 from tests.pipelines.cluster.memory_api import TEMPLATE
 

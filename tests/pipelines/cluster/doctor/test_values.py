@@ -50,6 +50,7 @@ VALUES = st.builds(
     gpu_resources=RESOURCES,
     kept_days=st.integers(1, 60),
     pod_gc_delay=st.sampled_from(["5m", "1h"]),
+    train_deadline_s=st.integers(60, 100_000),
     prometheus=st.booleans(),
     # Without a pool nothing shows whether it would be kept free.
 ).filter(lambda values: values.gpu_pool_label or values.keep_gpu_pool_free)
