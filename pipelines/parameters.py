@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from pipelines.settings import TAG_PATTERN, Tag, Values, first_error
+from pipelines.settings import RUN_ID_PATTERN, Tag, Values, first_error
 from trainer.errors import InputError
 from trainer.location import S3_SCHEME, S3Url
 from trainer.presets import PRESETS
@@ -35,6 +35,12 @@ def _wanted_sizes() -> str:
         f"{preset} wants {', '.join(f'{parameter_name(name)} {size}' for name, size in sorted(sizes))}"
         for preset, sizes in others.items()
     )
+
+
+def _path_in_the_pod(path: str) -> str:
+    if path and not path.startswith("/"):
+        raise ValueError("a path in the pod begins with '/'; files of this machine are not there")
+    return path
 
 
 def parameter_name(field: str) -> str:
@@ -86,7 +92,7 @@ class RunParameters(Values):
     gpu_pool: str = Field(default="ci-training-h100", description="node pool of the training pods")
     run_id: str = Field(
         default="",
-        pattern=f"^({TAG_PATTERN[1:-1]})?$",
+        pattern=RUN_ID_PATTERN,
         description="submit the same id again to resume; empty: a new id from git-branch and workflow name",
     )
 
@@ -95,7 +101,13 @@ class RunParameters(Values):
     def _names_a_place(cls, location: str) -> str:
         if location.startswith(S3_SCHEME):
             S3Url.parse(location)  # here, not in the pod; and a URL with a password never enters a Workflow
-        return location
+            return location
+        return _path_in_the_pod(location)
+
+    @field_validator("config")
+    @classmethod
+    def _is_in_the_pod(cls, path: str) -> str:
+        return _path_in_the_pod(path)
 
     @field_validator("mirror")
     @classmethod

@@ -17,6 +17,15 @@ from trainer.errors import InputError
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 # What an image tag may be; also keeps run ids usable as mutex names and directory names.
 TAG_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
+RUN_ID_PATTERN = f"^({TAG_PATTERN[1:-1]})?$"
+# What to say of a pattern to someone who does not read them.
+ALLOWED = {
+    NAME_PATTERN: "only lower-case letters, digits and dashes, and no dash at either end",
+    **dict.fromkeys(
+        (TAG_PATTERN, RUN_ID_PATTERN),
+        "only up to 128 letters, digits, dots, dashes and underscores, and no dot or dash in front",
+    ),
+}
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
 # Argo appends five random characters and a dash to the template's name.
 TemplateName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=52)]
@@ -149,6 +158,8 @@ def first_error(error: ValidationError, where: str) -> InputError:
     field = ".".join(str(part) for part in first["loc"])
     more = f" (and {len(others)} more)" if others else ""
     text = re.sub(r"^Value error, ", "", first["msg"])
+    if first["type"] == "string_pattern_mismatch":
+        text = ALLOWED.get(first["ctx"]["pattern"], text)
     return InputError(
         f"{field}: {text}{more}" if field else f"{text}{more}", where=where, do="correct the value"
     )

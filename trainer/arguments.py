@@ -2,11 +2,25 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cappa import Arg
 
 from trainer.location import data_location
+
+
+def whole_number(text: str) -> int:
+    """Of a word of the command line; ValueError says so in one line."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no whole number") from None
+
+
+def whole(help: str, **more: Any) -> Any:
+    """A long option for a whole number or none, which the library alone would refuse in three lines."""
+    return Arg(long=True, parse=whole_number, parse_inference=False, help=help, **more)
+
 
 Mirror = Annotated[
     str | None,
@@ -46,19 +60,13 @@ class RunOptions:
             help="Separate trades directory or s3:// URL.",
         ),
     ] = None
-    folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
+    folds: Annotated[int | None, whole("Walk-forward folds.")] = None
     instrument: Annotated[str | None, Arg(long=True, help="Instrument preset; inferred unless given.")] = None
-    n_steps: Annotated[
-        int | None, Arg(long=True, help="Training steps of a fold, resumed ones included.")
-    ] = None
-    n_backtests: Annotated[int | None, Arg(long=True, help="Lanes: market replays in parallel.")] = None
-    per_capacity: Annotated[
-        int | None, Arg(long=True, help="Transitions the replay keeps; a power of two.")
-    ] = None
-    checkpoint_every: Annotated[
-        int | None, Arg(long=True, help="Steps between checkpoints; 0: at the end.")
-    ] = None
-    seed: Annotated[int | None, Arg(long=True, help="Of weights, sampling and anchors.")] = None
+    n_steps: Annotated[int | None, whole("Training steps of a fold, resumed ones included.")] = None
+    n_backtests: Annotated[int | None, whole("Lanes: market replays in parallel.")] = None
+    per_capacity: Annotated[int | None, whole("Transitions the replay keeps; a power of two.")] = None
+    checkpoint_every: Annotated[int | None, whole("Steps between checkpoints; 0: at the end.")] = None
+    seed: Annotated[int | None, whole("Of weights, sampling and anchors.")] = None
     device: Annotated[
         str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to train; auto unless given.")
     ] = None

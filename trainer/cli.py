@@ -10,6 +10,7 @@ from typing import Annotated
 import cappa
 from cappa import Arg, Subcommands
 
+from trainer.arguments import whole
 from trainer.errors import AlphaError, InputError
 from trainer.location import data_location
 from trainer.options import build_config
@@ -31,9 +32,9 @@ class Inspect:
     ]
     preset: Annotated[str, Arg(long=True, help="Whose decisions and folds are counted.")] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
-    folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
+    folds: Annotated[int | None, whole("Walk-forward folds.")] = None
     instrument: Annotated[str | None, Arg(long=True, help="Instrument preset; inferred unless given.")] = None
-    instrument_id: Annotated[int | None, Arg(long=True, help="The one to judge of several.")] = None
+    instrument_id: Annotated[int | None, whole("The one to judge of several.")] = None
     cache_dir: Annotated[Path, Arg(long=True, help="Where s3:// data is downloaded to.")] = Path("runs/cache")
     json: Annotated[bool, Arg(long=True, help="Print the report as JSON.")] = False
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import cappa
 from cappa import Arg
 
-from trainer.arguments import Mirror, RunOptions
+from trainer.arguments import Mirror, RunOptions, whole
 from trainer.errors import ExitCode
 from trainer.options import build_config
 
@@ -50,7 +50,7 @@ class Prepared(RunOptions, Mirrored):
     cache_dir: Annotated[
         Path | None, Arg(long=True, help="Feature caches; cache/ beside RUN_DIR unless given.")
     ] = None
-    log_every: Annotated[int | None, Arg(long=True, help="Steps between log lines.")] = None
+    log_every: Annotated[int | None, whole("Steps between log lines.")] = None
 
     def prepare(self) -> Any:
         """Prepares the run with these options; a run prepared the same way before is reused."""
@@ -93,7 +93,7 @@ class Prepare(Prepared):
 )
 @dataclass
 class Train(Prepared):
-    fold_idx: Annotated[int, Arg(long=True, help="Fold to train.")] = 0
+    fold_idx: Annotated[int, whole("Fold to train.")] = 0
     resume_from: Annotated[Path | None, Arg(long=True, help="Checkpoint to go on from.")] = None
     no_graph: Annotated[bool, Arg(long="--no-graph", help="No CUDA graph.")] = False
     no_compile: Annotated[bool, Arg(long="--no-compile", help="No torch.compile.")] = False
@@ -125,7 +125,7 @@ class Train(Prepared):
 )
 @dataclass
 class Evaluate(Mirrored):
-    fold_idx: Annotated[int, Arg(long=True, help="Fold to evaluate.")] = 0
+    fold_idx: Annotated[int, whole("Fold to evaluate.")] = 0
     device: Annotated[str | None, Arg(long=True, choices=["cpu", "cuda", "auto"], help="Where to run.")] = (
         None
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import cappa
 from cappa import Arg, Subcommands
 
+from trainer.arguments import whole
 from trainer.location import data_location
 
 DATA_EXAMPLES = """Look at order-book data before a run.
@@ -39,9 +40,9 @@ class Inspect:
         Literal["demo", "default", "seed"], Arg(long=True, help="Whose decisions and folds are counted.")
     ] = "default"
     config: Annotated[Path | None, Arg(long=True, help="YAML file over the preset.")] = None
-    folds: Annotated[int | None, Arg(long=True, help="Walk-forward folds.")] = None
+    folds: Annotated[int | None, whole("Walk-forward folds.")] = None
     instrument: Annotated[str | None, Arg(long=True, help="Instrument preset; inferred unless given.")] = None
-    instrument_id: Annotated[int | None, Arg(long=True, help="The one to judge of several.")] = None
+    instrument_id: Annotated[int | None, whole("The one to judge of several.")] = None
     runs: Annotated[Path, Arg(long=True, help="Where run directories are; s3:// data goes below.")] = Path(
         "runs"
     )

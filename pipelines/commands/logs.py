@@ -8,6 +8,7 @@ import cappa
 from cappa import Arg, Destructured
 
 from pipelines.cluster.connection import ConnectionOptions
+from trainer.arguments import whole
 from trainer.errors import ExitCode, InputError
 
 LOGS_EXAMPLES = """Show the logs of a run's stages by time, each line behind its stage and attempt.
@@ -44,11 +45,11 @@ def attempt_of(text: str) -> int | Literal["all"]:
 class Logs:
     run: Annotated[str, Arg(help="Workflow, run id, or @latest.")]
     follow: Annotated[bool, Arg(short="-f", long=True, help="Go on until the workflow has ended.")] = False
-    fold: Annotated[int | None, Arg(long=True, help="Only of this fold.")] = None
+    fold: Annotated[int | None, whole("Only of this fold.")] = None
     stage: Annotated[str | None, Arg(long=True, help="prepare, train, evaluate, gate or finish.")] = None
     attempt: Annotated[str | None, Arg(long=True, help="A number from 1, or all.")] = None
     since: Annotated[str | None, Arg(long=True, help="Only the last 90s, 10m, 1h30m or 2d.")] = None
-    tail: Annotated[int | None, Arg(long=True, help="Only so many last lines of each attempt.")] = None
+    tail: Annotated[int | None, whole("Only so many last lines of each attempt.")] = None
     timestamps: Annotated[bool, Arg(long=True, help="Show each line's time.")] = False
     connection: Destructured[ConnectionOptions] = field(default_factory=ConnectionOptions)
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False

@@ -8,7 +8,7 @@ from typing import Annotated
 import cappa
 from cappa import Arg
 
-from trainer.arguments import RunOptions
+from trainer.arguments import RunOptions, whole
 
 RUN_EXAMPLES = """Train and judge every fold on this machine.
 
@@ -32,10 +32,10 @@ saving or another process works there, 78 another config under the same id.
 @cappa.command(name="run", help="Run the plan on this machine.", description=RUN_EXAMPLES)
 @dataclass
 class Run(RunOptions):
-    fold_idx: Annotated[int | None, Arg(long=True, help="That fold only, no verdict.")] = None
+    fold_idx: Annotated[int | None, whole("That fold only, no verdict.")] = None
     runs: Annotated[Path, Arg(long=True, help="Where run directories are.")] = Path("runs")
     run_id: Annotated[str | None, Arg(long=True, help="Name of the run; the same name resumes.")] = None
-    jobs: Annotated[int, Arg(long=True, help="Folds at the same time.")] = 1
+    jobs: Annotated[int, whole("Folds at the same time.")] = 1
     json: Annotated[bool, Arg(long=True, help="Print the verdict as JSON.")] = False
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False
 

@@ -8,6 +8,7 @@ import cappa
 from cappa import Arg, Destructured
 
 from pipelines.cluster.connection import ConnectionOptions, repeated
+from trainer.arguments import whole
 from trainer.errors import InputError
 
 STATUS_EXAMPLES = """List the newest workflows, or show one: its folds, attempts, steps, GPU time and verdict.
@@ -37,7 +38,7 @@ class Status:
     watch: Annotated[
         bool, Arg(short="-w", long=True, help="Follow until the end; exit with the verdict.")
     ] = False
-    limit: Annotated[int, Arg(long=True, help="Workflows in the list.")] = 20
+    limit: Annotated[int, whole("Workflows in the list.")] = 20
     json: Annotated[bool, Arg(long=True, help="Print JSON.")] = False
     connection: Destructured[ConnectionOptions] = field(default_factory=ConnectionOptions)
     debug: Annotated[bool, Arg(long=True, help="Show tracebacks.")] = False

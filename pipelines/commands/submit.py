@@ -8,6 +8,7 @@ import cappa
 from cappa import Arg, Destructured
 
 from pipelines.cluster.connection import ConnectionOptions
+from trainer.arguments import whole
 from trainer.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -40,17 +41,13 @@ class SubmitOptions:
     git_branch: Annotated[str | None, Arg(long=True, group=RUN, help="Tag of the image with the code.")] = (
         None
     )
-    folds: Annotated[int | None, Arg(long=True, group=RUN, help="Walk-forward folds.")] = None
-    fold_idx: Annotated[int | None, Arg(long=True, group=RUN, help="That fold only, no verdict.")] = None
-    n_steps: Annotated[int | None, Arg(long=True, group=RUN, help="Training steps of a fold.")] = None
-    n_backtests: Annotated[int | None, Arg(long=True, group=RUN, help="Lanes: replays in parallel.")] = None
-    per_capacity: Annotated[int | None, Arg(long=True, group=RUN, help="Transitions the replay keeps.")] = (
-        None
-    )
-    checkpoint_every: Annotated[int | None, Arg(long=True, group=RUN, help="Steps between checkpoints.")] = (
-        None
-    )
-    seed: Annotated[int | None, Arg(long=True, group=RUN, help="Of weights, sampling and anchors.")] = None
+    folds: Annotated[int | None, whole("Walk-forward folds.", group=RUN)] = None
+    fold_idx: Annotated[int | None, whole("That fold only, no verdict.", group=RUN)] = None
+    n_steps: Annotated[int | None, whole("Training steps of a fold.", group=RUN)] = None
+    n_backtests: Annotated[int | None, whole("Lanes: replays in parallel.", group=RUN)] = None
+    per_capacity: Annotated[int | None, whole("Transitions the replay keeps.", group=RUN)] = None
+    checkpoint_every: Annotated[int | None, whole("Steps between checkpoints.", group=RUN)] = None
+    seed: Annotated[int | None, whole("Of weights, sampling and anchors.", group=RUN)] = None
     preset: Annotated[str | None, Arg(long=True, group=RUN, help="Starting point: default, demo, seed.")] = (
         None
     )

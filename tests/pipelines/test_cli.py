@@ -154,3 +154,13 @@ def test_a_values_file_that_is_no_mapping_is_one_line(
     file.write_text("- image\n")
     assert main(["render", "--values", str(file)]) == 2
     assert f"{file}: not a mapping of values; write name: value lines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--folds"], ["submit", "--n-steps"], ["logs", "@latest", "--tail"]]
+)
+def test_a_word_that_is_no_number_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "x"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"Error: Invalid value for '{words[-1]}': 'x' is no whole number\n"
