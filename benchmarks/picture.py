@@ -99,7 +99,10 @@ def label_ends(axes: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
         axes.annotate(
             text, ((1.0, (y - low) / (high - low))), (1.03, place),
             xycoords="axes fraction", textcoords="axes fraction", color=colour, va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0,
+                "relpos": (0.0, 0.5),  # to the front of the text, not through it
+            },
             annotation_clip=False,
         )  # fmt: skip
 
