@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import LONG, QUICK, SITE_PACKAGES, STATE, TOOL, Cluster, Namespace, waited_for
+from tests.cluster.harness import (
+    LONG,
+    QUICK,
+    SITE_PACKAGES,
+    STATE,
+    TOOL,
+    Cluster,
+    Namespace,
+    Twice,
+    waited_for,
+)
 from tests.conftest import REPOSITORY
 
 IMAGE_ARCHIVE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "alpha-rl" / "test-image.tar"
@@ -112,12 +122,18 @@ def undisturbed(namespace: Namespace) -> Callable[[], str]:
 
 
 @pytest.fixture(scope="session")
-def twice(namespace: Namespace) -> list[str]:
-    """Two workflows of one run, submitted at once; both have ended."""
-    names = [namespace.submit(*QUICK, "--run-id", "twice") for _ in range(2)]
-    for name in names:
-        namespace.ended(name, 400)
-    return names
+def twice(
+    namespace: Namespace, argo_server: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Twice:
+    """Two workflows of one run, submitted at once, the second through an Argo server; both have ended."""
+    words = ("submit", "--git-branch", "dev", *QUICK, "--run-id", "twice")
+    first = namespace.submit(*words[3:])
+    with namespace.running(
+        tmp_path_factory.mktemp("twice") / "second", *words, "--watch", **argo_server
+    ) as second:
+        second.process.wait(400)
+    namespace.ended(first, 400)
+    return Twice(namespace.named("twice"), second)
 
 
 @pytest.fixture(scope="session")

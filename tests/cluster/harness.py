@@ -119,6 +119,14 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Twice:
+    """One run submitted twice: the workflows' names, and the second `submit --watch`."""
+
+    names: list[str]
+    second: Running
+
+
+@dataclass(frozen=True)
 class Namespace:
     """Where one test module works: its claim's files lie in `disk` on this machine."""
 
@@ -168,6 +176,12 @@ class Namespace:
     def workflow(self, name: str) -> dict[str, Any]:
         """The Workflow as stored."""
         return self.cluster.get("-n", self.name, "workflow", name)  # type: ignore[no-any-return]
+
+    def gate_code(self, name: str) -> int:
+        """How the gate's container ended."""
+        nodes = self.workflow(name)["status"]["nodes"].values()
+        gates = [node for node in nodes if node.get("templateName") == "gate" and node["type"] == "Pod"]
+        return int(gates[-1]["outputs"]["exitCode"])
 
     def ended(self, name: str, seconds: float = 600) -> dict[str, Any]:
         """The Workflow once it has ended."""
@@ -236,8 +250,7 @@ class Namespace:
 
     def start(self) -> None:
         """Makes the namespace, its claim on this machine's disk, the account and the template."""
-        self.cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--timeout=60s")
-        self.cluster.kubectl("delete", "pv", self.name, "--ignore-not-found", "--timeout=60s")
+        self.remove(wait=True)
         self.disk.mkdir(parents=True, exist_ok=True)
         os.chown(self.disk, USER_ID, USER_ID)
         (self.disk / "small.yaml").write_text(SMALL_CONFIG)
@@ -252,10 +265,11 @@ class Namespace:
 
         self.apply(render(ChartValues.model_validate({**VALUES, "namespace": self.name, **changes})))
 
-    def remove(self) -> None:
-        """Deletes the namespace and its volume; the files stay."""
-        self.cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--timeout=90s")
-        self.cluster.kubectl("delete", "pv", self.name, "--ignore-not-found", "--timeout=60s")
+    def remove(self, *, wait: bool = False) -> None:
+        """Deletes the namespace and its volume, or asks for it; the files stay."""
+        for kind in ("namespace", "pv"):
+            asked = ("delete", kind, self.name, "--ignore-not-found", f"--wait={str(wait).lower()}")
+            self.cluster.kubectl(*asked, "--timeout=90s")
 
 
 def _number(path: Path) -> int:

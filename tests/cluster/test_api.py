@@ -90,7 +90,7 @@ def place(cluster: Cluster) -> Iterator[Cluster]:
     ]
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(bodies))
     yield cluster
-    cluster.kubectl("delete", "namespace", NAME, "--ignore-not-found", "--timeout=90s")
+    cluster.kubectl("delete", "namespace", NAME, "--ignore-not-found", "--wait=false")
 
 
 def connected(

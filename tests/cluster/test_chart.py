@@ -54,7 +54,7 @@ def namespace(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     disk.parent.chmod(0o755)
     os.chown(disk, USER_ID, USER_ID)
     made = Namespace(cluster, NAME, disk)
-    made.remove()
+    made.remove(wait=True)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     metadata = {"name": NAME, "labels": labels}
     spec = {

@@ -74,21 +74,11 @@ def followed(
         yield Followed(name, submit, status, logs)
 
 
-def gate_code(namespace: Namespace, name: str) -> int:
-    """How the gate's container ended."""
-    nodes = namespace.workflow(name)["status"]["nodes"].values()
-    return next(
-        int(node["outputs"]["exitCode"])
-        for node in nodes
-        if node.get("templateName") == "gate" and node["type"] == "Pod"
-    )
-
-
 def test_a_run_is_submitted_once_and_its_verdict_is_the_exit_code_though_the_api_server_restarts(
     namespace: Namespace, followed: Followed
 ) -> None:
     assert namespace.named(RUN_ID) == [followed.name]
-    code = gate_code(namespace, followed.name)
+    code = namespace.gate_code(followed.name)
     assert code in (ExitCode.DONE, ExitCode.REJECTED, ExitCode.INCONCLUSIVE)
     for each in (followed.submit, followed.status):
         assert each.process.returncode == code, each.err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.harness import Namespace
+from tests.cluster.harness import Namespace, Twice
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ACCOUNT = "system:serviceaccount:{}:walkforward"
@@ -37,14 +37,14 @@ def test_the_service_account_may_report_results_and_nothing_else(
 
 
 def test_pods_run_under_the_enforced_restricted_standard_without_a_token_or_a_writable_root(
-    namespace: Namespace, twice: list[str]
+    namespace: Namespace, twice: Twice
 ) -> None:
     labels = namespace.cluster.get("namespace", namespace.name)["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     pods = [
         pod
         for stage in ("prepare", "train", "evaluate", "gate", "finish")
-        for pod in namespace.pods(twice[0], stage)
+        for pod in namespace.pods(twice.names[0], stage)
     ]
     assert len(pods) == 5, "a stage's pod was refused"
     for pod in pods:
@@ -58,9 +58,9 @@ def test_pods_run_under_the_enforced_restricted_standard_without_a_token_or_a_wr
             assert has_token == (container["name"] in ("wait", "init")), container["name"]
 
 
-def test_no_credentials_stand_in_the_workflow_or_its_logs(namespace: Namespace, twice: list[str]) -> None:
+def test_no_credentials_stand_in_the_workflow_or_its_logs(namespace: Namespace, twice: Twice) -> None:
     text = namespace.cluster.kubectl("-n", namespace.name, "get", "workflows", "-o", "yaml").lower()
-    for name in twice:
+    for name in twice.names:
         logs = namespace.command("logs", name, "--attempt", "all")
         assert "gate | " in logs.stdout.replace("/1 |", " |"), logs.stderr
         text += logs.stdout.lower()

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.cluster.harness import DEMO, QUICK, Namespace
+from tests.cluster.harness import DEMO, QUICK, Namespace, Twice
 from trainer.errors import ExitCode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -105,10 +105,12 @@ def test_bad_data_is_the_message_a_person_sees_and_every_fold_is_missing(namespa
     assert "/feature-cache/bad.mbp-10.dbn" in status.stdout
 
 
-def test_two_submits_of_one_id_run_one_after_the_other(namespace: Namespace, twice: list[str]) -> None:
+def test_two_submits_of_one_id_run_one_after_the_other(namespace: Namespace, twice: Twice) -> None:
+    assert len(twice.names) == 2
     assert len(namespace.attempts("twice", 0)) == 1, "both trained"
-    verdicts = {namespace.workflow(name)["status"]["phase"] for name in twice}
-    assert len(verdicts) == 1
+    codes = {namespace.gate_code(name) for name in twice.names}
+    assert codes == {twice.second.process.returncode}, twice.second.err
+    assert codes < {ExitCode.DONE, ExitCode.REJECTED, ExitCode.INCONCLUSIVE}
 
 
 def test_twenty_folds_fit_one_workflow_object(namespace: Namespace) -> None:
