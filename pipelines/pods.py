@@ -81,7 +81,7 @@ def _run_mutex(stage: Stage, values: ChartValues) -> m.Synchronization:
 def _environment() -> list[w.Env]:
     local = {
         "HOME": "/tmp",
-        # Live compile caches on a network file system break.
+        # Live compile caches on a network file system break: the trainer keeps them there in one archive.
         "TRITON_CACHE_DIR": "/tmp/triton",
         "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",
         "OMP_NUM_THREADS": "1",

@@ -18,6 +18,7 @@ from trainer.data.normaliser import Normaliser
 from trainer.data.windows import Window
 from trainer.errors import AlphaError, InputError, InterruptedRun
 from trainer.learn.checkpoints import CheckpointStore, file_sha256, require_identity
+from trainer.learn.compile_cache import CompileCache, kernels_of
 from trainer.learn.foxc import Checkpoint, read_foxc
 from trainer.learn.journal import Journal
 from trainer.learn.learner import Learner
@@ -68,6 +69,7 @@ class Training:
     normaliser: Normaliser
     runner: Runner
     store: CheckpointStore
+    kernels: CompileCache | None = None
     on_saved: OnSaved = no_mirror
     failed_saves: int = field(default=0)
 
@@ -91,6 +93,8 @@ class Training:
             self.runner.completed, sections(self.learner, self.state, self.normaliser), self.meta()
         )
         journal.checkpoint_saved(report.path, report.num_bytes, report.elapsed_ms)
+        if self.kernels is not None and (told := self.kernels.store()):
+            journal.write(told)
         return report.path
 
 
@@ -115,7 +119,9 @@ def open_training(run: Run, index: int, directory: Path) -> Training:
     move_sd = torch.from_numpy(normaliser.move_sd).to(device).clamp(min=1e-3)
     learner = Learner.build(config, cache.instrument, tape, move_sd)
     state = initial_state(config, learner.agent, tape)
-    return Training(run, directory, learner, normaliser, Runner(learner, state), CheckpointStore(directory))
+    kernels = kernels_of(config, run.code_sha, run.cache_dir.parent, device)
+    runner, store = Runner(learner, state), CheckpointStore(directory)
+    return Training(run, directory, learner, normaliser, runner, store, kernels)
 
 
 def train(
@@ -170,6 +176,8 @@ def _attempt(training: Training, attempt: int, found: Checkpoint | None, stream:
         _write_header(journal, training)
         if found is not None:
             _resume(training, found, journal)
+        if training.kernels is not None and (told := training.kernels.restore()):
+            journal.write(told)
         with StopRequest().installed() as stop:
             _train_steps(training, run.n_steps, journal, stop)
             path = training.save(journal)
