@@ -2,12 +2,10 @@
 
 import logging
 import platform
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 import numpy as np
@@ -30,33 +28,13 @@ from trainer.learn.run import Run, fold_dir
 from trainer.learn.runner import Runner, configure_device
 from trainer.learn.snapshot import restore, sections
 from trainer.learn.state import TrainState, initial_state
+from trainer.learn.stopping import StopRequest
 from trainer.learn.telemetry import METRIC_NAMES, RECORD_RING
 from trainer.market.finite import require_finite
 from trainer.market.lanes import defect_counts, defects_text
 from trainer.market.tape import build_tape, fit_normaliser, window_labels
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class StopRequest:
-    """Set by SIGTERM or SIGINT; looked at between steps."""
-
-    signum: int | None = None
-
-    @contextmanager
-    def installed(self) -> Iterator["StopRequest"]:
-        """Handles both signals inside the block and restores the old handlers after it."""
-
-        def on_signal(signum: int, frame: FrameType | None) -> None:
-            self.signum = signum
-
-        old = {s: signal.signal(s, on_signal) for s in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield self
-        finally:
-            for signum, handler in old.items():
-                signal.signal(signum, handler)
 
 
 @dataclass
