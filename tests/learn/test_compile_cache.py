@@ -159,6 +159,8 @@ def test_a_training_keeps_its_kernels_at_the_first_checkpoint_and_the_next_attem
     assert restored < next(i for i, line in enumerate(logs[1]) if line.startswith("step "))
 
 
+# No compiler pool, no trial of each instruction set: they take minutes on a busy machine.
+QUICK = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
 COMPILED = """
 import sys
 from pathlib import Path
@@ -168,7 +170,7 @@ from trainer.learn.compile_cache import VARIABLES, CompileCache
 import os
 cache = CompileCache(Path(sys.argv[1]), {name: Path(os.environ[name]) for name in VARIABLES})
 said = cache.restore()
-torch._inductor.config.cpp_cache_precompile_headers = False  # minutes, for one small kernel
+torch._inductor.config.cpp_cache_precompile_headers = False
 torch.compile(lambda x: (x.sin() * 2 + x.cos()).sum())(torch.ones(64))
 cache.store()
 print(bool(said), counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"])
@@ -184,7 +186,7 @@ def test_the_compiler_takes_what_was_restored(tmp_path: Path) -> None:
         # The same path on every node, as in the pods.
         local = tmp_path / "local"
         shutil.rmtree(local, ignore_errors=True)
-        env = {**os.environ, **{name: str(local / name) for name in VARIABLES}}
+        env = {**os.environ, **QUICK, **{name: str(local / name) for name in VARIABLES}}
         done = subprocess.run(
             [sys.executable, "-c", COMPILED, str(tmp_path / "a.zip")],
             env=env, cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False,
