@@ -197,13 +197,13 @@ def test_a_failed_periodic_save_warns_and_training_goes_on(
 
 
 def test_defects_of_the_replay_are_warned_of_by_name(fresh: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = loop._write_header
+    steps = loop._train_steps
 
-    def with_defect(journal: loop.Journal, training: loop.Training) -> None:
+    def with_defect(training: loop.Training, *rest: Any) -> None:
         training.state.lanes.defects[0, DEFECTS.index("clamped_exits")] += 7
-        header(journal, training)
+        steps(training, *rest)
 
-    monkeypatch.setattr(loop, "_write_header", with_defect)
+    monkeypatch.setattr(loop, "_train_steps", with_defect)
     stream = io.StringIO()
     train(quick(fresh[0], 1), fresh[1], 0, stream)
     (warning,) = [line for line in stream.getvalue().splitlines() if line.startswith("warning:")]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.market.recorded import MS, record, steady
-from trainer.learn.tiles import cut_tiles
+from trainer.learn.tiles import count_decisions, cut_tiles
 from trainer.market.schedule import Span
 
 
@@ -50,6 +50,7 @@ def test_tiles_hold_every_decision_row_of_every_segment_exactly_once(
     pairs = zip(tiles.start_row.tolist(), tiles.limit_row.tolist(), strict=True)
     found = [row for start, limit in pairs for row in decision_rows(start, limit, step, decision_ms)]
     assert found == expected
+    assert count_decisions(market.tape, start_row) == len(expected)
     lengths_of_tiles = tiles.limit_row - tiles.start_row
     assert (lengths_of_tiles > 0).all()
     assert (lengths_of_tiles <= tile_decisions * max(step, 3 if decision_ms else 1)).all()

@@ -1,7 +1,6 @@
 """The training loop of one fold: resume, step, log, checkpoint, finish."""
 
 import logging
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from trainer.errors import AlphaError, InputError, InterruptedRun
 from trainer.learn.checkpoints import CheckpointStore, file_sha256, require_identity
 from trainer.learn.compile_cache import CompileCache, kernels_of
 from trainer.learn.foxc import Checkpoint, read_foxc
+from trainer.learn.header import write_header
 from trainer.learn.journal import Journal
 from trainer.learn.learner import Learner
 from trainer.learn.lock import fold_lock
@@ -151,7 +151,7 @@ def _attempt(training: Training, attempt: int, found: Checkpoint | None, stream:
     """One start of a fold: resumes, steps to the end or a signal, saves. Returns the last checkpoint."""
     run = training.run.config.run
     with Journal(training.directory, run.n_steps, run.log_every, stream, attempt=attempt) as journal:
-        _write_header(journal, training)
+        write_header(journal, training.run.config, training.run.code_sha, training.learner.tape)
         if found is not None:
             _resume(training, found, journal)
         if training.kernels is not None and (told := training.kernels.restore()):
@@ -233,13 +233,3 @@ def _drain(training: Training, journal: Journal, drained: int) -> int:
         if skipped := int(np.sum(~np.isfinite(records[:, METRIC_NAMES.index("grad_norm")]))):
             journal.warn(f"{skipped} of the last {now - drained} updates skipped: gradient not finite")
     return now
-
-
-def _write_header(journal: Journal, training: Training) -> None:
-    device = training.state.step.device
-    on_gpu = device.type == "cuda"
-    arch = "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if on_gpu else "cpu"
-    name = torch.cuda.get_device_name(device) if on_gpu else platform.machine()
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    config = training.run.config
-    journal.header(config, training.run.code_sha, versions, name, arch, config.learn.seed)
