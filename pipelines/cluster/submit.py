@@ -15,8 +15,11 @@ from pipelines.cluster.find import (
     run_id_of,
     runs_workflows,
 )
+from pipelines.cluster.runs import workflow_run
 from pipelines.cluster.submission import RUN_ID, Submission, again, check_against, workflow_body
+from pipelines.cluster.verdict import verdict_of
 from pipelines.parameters import refuse_unknown
+from pipelines.plan import GATE
 from trainer.errors import BusyError, ExitCode, InputError
 
 
@@ -112,9 +115,25 @@ def _earlier(api: WorkflowApi, run_id: str, shown: Shown) -> list[Body]:
             "then finds what it has finished"
         )
     elif earlier:
-        last = earlier[0]
-        shown.note(f"run {run_id} goes on from {last['metadata']['name']} ({phase_of(last)})")
+        shown.note(_goes_on(run_id, earlier[0]))
     return earlier
+
+
+def _goes_on(run_id: str, last: Body) -> str:
+    """What a submit of an ended run finds: a whole one answers at once, easily taken for a new run."""
+    name, plain = last["metadata"]["name"], f"({phase_of(last)})"
+    try:
+        run = workflow_run(last)
+    except InputError:  # its nodes cannot be read here
+        return f"run {run_id} goes on from {name} {plain}"
+    gate = run.stage(GATE.name)
+    if gate is None or not gate.gave_verdict or run.num_folds_done < len(run.folds):
+        return f"run {run_id} goes on from {name} {plain}"
+    verdict = verdict_of(run)
+    word = verdict.word if verdict is not None else run.phase
+    return (
+        f"run {run_id} is whole, {name} judged it: {word}; it answers at once, another --run-id begins anew"
+    )
 
 
 def _estimate(api: WorkflowApi, template: str, values: dict[str, str], resumes: bool) -> str:

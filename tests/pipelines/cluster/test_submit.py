@@ -10,6 +10,7 @@ import yaml
 from pipelines.cluster.api import AbsentError, DeniedError
 from pipelines.cluster.submission import Submission
 from pipelines.cluster.submit import Shown, as_text, dry_run, retry, stop, submit
+from tests.pipelines.cluster.made_workflows import finished
 from tests.pipelines.cluster.memory_api import TEMPLATE, MemoryApi, submitted
 from trainer.errors import BusyError, ExitCode, InputError
 
@@ -101,6 +102,19 @@ def test_a_run_that_ended_goes_on() -> None:
     shown = screen()
     submit(MemoryApi(submitted("wf-1", "Failed", run_id=RUN)), PLANTED, shown)
     assert read(shown)[1] == f"walkforward: run {RUN} goes on from wf-1 (Failed)\n"
+
+
+@pytest.mark.parametrize(("code", "word"), [(0, "pass"), (3, "fail or reject")])
+def test_a_run_that_is_whole_is_told_from_one_that_goes_on(code: int, word: str) -> None:
+    """Its answer of a few seconds is easily taken for a new run's."""
+    whole, shown = finished(code), screen()
+    whole["metadata"] |= {"labels": {"alpha-rl/run-id": RUN}, "creationTimestamp": "2026-11-30T03:00:00Z"}
+    submit(MemoryApi(whole), PLANTED, shown)
+    name = whole["metadata"]["name"]
+    assert read(shown)[1] == (
+        f"walkforward: run {RUN} is whole, {name} judged it: {word}; "
+        "it answers at once, another --run-id begins anew\n"
+    )
 
 
 def test_who_may_not_list_may_submit() -> None:
