@@ -42,8 +42,8 @@ QUICK = (*SMALL, "--folds", "1", "--n-steps", "20", "--checkpoint-every", "10")
 # A node counts as lost only after 16 s: the training must not have ended by then.
 STEPS = 1100
 LONG = (*SMALL, "--folds", "1", "--n-steps", str(STEPS), "--checkpoint-every", "20")
-# Requests of a node of two cores: training leaves room for three more pods at a time. More than that would
-# only slow each other down.
+# Requests of a node of two cores: two folds train while two are judged, and whatever else begins waits.
+# More at a time would only slow each other down.
 VALUES: dict[str, Any] = {
     "image": "localhost/alpha-rl",
     "image_pull_policy": "Never",
@@ -54,9 +54,9 @@ VALUES: dict[str, Any] = {
     "pod_gc_delay": "1h",
     "shm_size": "256Mi",
     "tmp_size": "1Gi",
-    "cpu_resources": {"cpu": "600m", "memory": "3Gi"},
+    "cpu_resources": {"cpu": "500m", "memory": "3Gi"},
     "small_resources": {"cpu": "50m", "memory": "1Gi"},
-    "gpu_resources": {"cpu": "50m", "memory": "3Gi"},
+    "gpu_resources": {"cpu": "300m", "memory": "3Gi"},
 }
 
 
