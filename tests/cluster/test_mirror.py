@@ -43,6 +43,13 @@ def ready(cluster: Cluster, name: str, disk: Path) -> Namespace:
     return made
 
 
+def pods_of(body: dict[str, Any], stage: str) -> list[dict[str, Any]]:
+    """A stage's attempts in the order of their start, as the Workflow has them."""
+    nodes = [node for node in body.get("status", {}).get("nodes", {}).values() if node["type"] == "Pod"]
+    found = [node for node in nodes if node.get("templateName") == stage]
+    return sorted(found, key=lambda node: str(node.get("startedAt")))
+
+
 @dataclass
 class Place:
     """A namespace with a store in it, and recordings in the store."""
@@ -71,6 +78,12 @@ class Place:
         words = ("-n", self.namespace.name, "logs", "-c", "main")
         return [self.namespace.cluster.kubectl(*words, pod["metadata"]["name"]).splitlines() for pod in pods]
 
+    def failed(self, workflow: str, stage: str) -> list[dict[str, Any]]:
+        """A stage's failed attempts as the Workflow has them, in the order of their start."""
+        return [
+            node for node in pods_of(self.namespace.workflow(workflow), stage) if node["phase"] == "Failed"
+        ]
+
     def has_failed(self, pod: str) -> bool:
         found = self.namespace.cluster.get("-n", self.namespace.name, "pod", pod)
         return bool(found["status"]["phase"] == "Failed")
@@ -80,13 +93,6 @@ class Place:
         names = self.store.names(f"es/{run_id}/fold0")
         steps = [name[len("checkpoint-") : -len(".bin")] for name in names if name.startswith("checkpoint-")]
         return max(map(int, steps), default=0)
-
-
-def pods_of(body: dict[str, Any], stage: str) -> list[dict[str, Any]]:
-    """A stage's attempts in the order of their start, as the Workflow has them."""
-    nodes = [node for node in body["status"]["nodes"].values() if node["type"] == "Pod"]
-    found = [node for node in nodes if node.get("templateName") == stage]
-    return sorted(found, key=lambda node: str(node.get("startedAt")))
 
 
 @pytest.fixture(scope="module")
@@ -238,8 +244,8 @@ def test_a_later_start_elsewhere_goes_on_from_the_bucket_and_ends_the_earlier_on
     first = place.submit("moved", *ALONE, steps=ENDLESS)
     waited_for("checkpoint in the bucket", 120, lambda: place.mirrored_step("moved"), pause_s=0.2)
     second = elsewhere.submit("moved", *ALONE, steps=ENDLESS)
-    body = place.namespace.ended(first, 180)
-    (train,) = pods_of(body, "train")
+    waited_for("end of the first", 180, lambda: place.failed(first, "train"), pause_s=0.5)
+    (train,) = place.failed(first, "train")
     assert train["outputs"]["exitCode"] == str(int(ExitCode.MISMATCH))
     before, taken_by = elsewhere.namespace.starts("moved", 0)
     assert before == place.namespace.starts("moved", 0)[0], "the history came along"
@@ -265,7 +271,7 @@ def test_without_the_store_training_goes_on_and_a_new_store_gets_everything(
     place.store.give_keys(namespace)
     fold = "es/outage/fold0"
     waited_for("end of sending", 300, lambda: "train.DONE.json" in place.store.names(fold))
-    said = pods_of(namespace.workflow(workflow), "train")[0]
+    said = place.failed(workflow, "train")[0]
     assert said["outputs"]["exitCode"] == str(int(ExitCode.INTERRUPTED))
     assert "no connection to http://" in said["message"]
     assert "the files here are whole; run the same command to send what is missing" in said["message"]

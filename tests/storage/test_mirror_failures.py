@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +159,29 @@ def test_training_does_not_wait_for_a_store_that_stalls(here: Path, bucket: Buck
     sent = puts(proxy)
     assert "fold0/checkpoint-8.bin" not in sent, "a newer one waited, and took its place"
     assert objects(bucket)["fold0/checkpoint-12.bin"] == files(here)["fold0/checkpoint-12.bin"]
+
+
+def test_the_bucket_keeps_its_newest_checkpoint_until_a_newer_one_has_arrived(
+    here: Path, bucket: Bucket, proxy: Proxy
+) -> None:
+    left: list[list[str]] = []
+
+    def slow(request: Request, answer: Answer) -> Answer:
+        if "/fold0/checkpoint-" not in request.target:
+            return answer
+        # Until all is trained: then the directory no longer has what was sent.
+        give_up = time.monotonic() + 60
+        while request.method == "PUT" and read_marker(here / "fold0", "train") is None:
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        if request.method == "DELETE":
+            left.append([name for name in objects(bucket) if "/checkpoint-" in name])
+        return answer
+
+    proxy.change = slow
+    assert stage("train", here, bucket) == 0
+    assert left, "nothing was removed"
+    assert all(left), "a volume lost now would cost all of the training"
 
 
 def test_a_signal_while_the_store_stalls_ends_in_time_and_the_next_start_sends_the_rest(

@@ -183,11 +183,15 @@ class Copy:
         self.progress = (self.progress[0] + num_bytes, self.progress[1])
 
     def _prune(self) -> None:
-        """Removes checkpoints that the directory no longer has either, of fewer steps than its newest."""
+        """Removes checkpoints that the directory no longer has either, of fewer steps than the copy's newest.
+
+        That one stays until a newer one has arrived, though training is ahead of it by many by then: the
+        volume may be lost at any time.
+        """
         local = self._local_steps()
-        for name in list(self.there):
-            step = checkpoint_step(name)
-            if step is None or not local or step in local or step > local[0]:
+        there = {name: step for name in self.there if (step := checkpoint_step(name)) is not None}
+        for name, step in there.items():
+            if not local or step in local or step > local[0] or step == max(there.values()):
                 continue
             self._require_mine()
             try:
