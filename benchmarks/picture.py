@@ -49,6 +49,7 @@ _STYLE = {
 matplotlib.rcParams.update(_STYLE)  # type: ignore[arg-type]
 
 _HEAD = re.compile(r"<\?xml.*?(?=<svg )|\s*<metadata>.*?</metadata>", re.DOTALL)
+_TAG = re.compile(r"<[^!/][^>]*>")
 _LONG = re.compile(r"-?\d+\.\d{3,}(?![\d.]*e)")
 
 
@@ -64,8 +65,13 @@ def as_svg(figure: Figure, label: str) -> str:
     figure.savefig(stream, format="svg", metadata=metadata)
     text = _HEAD.sub("", stream.getvalue())
     # A hundredth of a point is not seen, and the last digits of floats differ between machines.
-    text = _LONG.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), text)
+    # In tags only: a number between them is a label, and is said in full.
+    text = _TAG.sub(lambda tag: _LONG.sub(_rounded, tag[0]), text)
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1)
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def save_svg(path: Path, text: str, option: str) -> None:

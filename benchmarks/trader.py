@@ -13,9 +13,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.trading.account import Trader
-from benchmarks.trading.findings import as_dict, capacity, findings, shortfall
+from benchmarks.trading.choices import after_flat, by_signal, shortfall, shortfall_by_signal, unexplained
+from benchmarks.trading.course import by_hold, mid_after
+from benchmarks.trading.findings import best_lots, capacity, findings
 from benchmarks.trading.fold import ORACLE, TradedFold, open_fold
 from trainer.errors import AlphaError, ExitCode, InputError
 from trainer.learn.evaluate import Progress
@@ -37,12 +40,13 @@ def main(argv: list[str] | None = None) -> int:
     except AlphaError as error:
         sys.stderr.write(f"error: {error}\n")
         return int(error.exit_code)
-    sys.stdout.write((json.dumps(_body(folds)) if options.json else tables(folds)) + "\n")
+    shown = json.dumps(_plain(_body(folds)), allow_nan=False) if options.json else tables(folds)
+    sys.stdout.write(shown + "\n")
     return ExitCode.DONE
 
 
 def _chosen(options: argparse.Namespace) -> list[int]:
-    """The folds asked for, or all that were evaluated."""
+    """The folds asked for, or all that were evaluated; a line on stderr if those are not all of the run."""
     run = Run.load(options.run_dir)
     if options.fold is not None:
         run.fold(options.fold)
@@ -51,6 +55,9 @@ def _chosen(options: argparse.Namespace) -> list[int]:
     judged = [index for index, path in enumerate(directories) if read_marker(path, "evaluate") is not None]
     if not judged:
         raise InputError("no fold was evaluated", where=str(options.run_dir), do="finish the run first")
+    if len(judged) < len(directories):
+        said = f"fold{'s' if len(judged) > 1 else ''} {', '.join(map(str, judged))}"
+        sys.stderr.write(f"{said} of {len(directories)}: the others are not evaluated\n")
     return judged
 
 
@@ -89,22 +96,39 @@ def _one_lot(trader: Trader) -> bool:
     return bool((trader.trades.lots == 1).all())
 
 
-def _body(folds: Sequence[TradedFold]) -> list[dict[str, object]]:
+def _body(folds: Sequence[TradedFold]) -> list[dict[str, Any]]:
     return [
         {
             "fold": fold.index,
+            "best_lots": best_lots(fold),
             "random": {"net_per_decision": float(fold.random_ticks.mean())},
-            **{
-                name: {
-                    **as_dict(findings(fold, name)),
-                    "shortfall": shortfall(fold, name),
-                    "capacity": capacity(fold, trader) if _one_lot(trader) else None,
-                }
-                for name, trader in fold.traders.items()
-            },
+            **{name: _figures(fold, name, trader) for name, trader in fold.traders.items()},
         }
         for fold in folds
     ]
+
+
+def _figures(fold: TradedFold, name: str, trader: Trader) -> dict[str, Any]:
+    return {
+        **asdict(findings(fold, name)),
+        "shortfall": shortfall(fold, name),
+        "shortfall_by_signal": shortfall_by_signal(fold, name),
+        "unexplained": unexplained(fold, name),
+        "by_signal": by_signal(fold, trader),
+        "after_flat": after_flat(trader),
+        "by_hold": by_hold(trader),
+        "mid_after": mid_after(fold, trader),
+        "capacity": capacity(fold, trader) if _one_lot(trader) else None,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: what is undefined is null."""
+    if isinstance(value, dict):
+        return {key: _plain(of) for key, of in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(of) for of in value]
+    return None if value != value else value
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
@@ -140,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="writes DIR/NAME-PAGE.svg")
     parser.add_argument("--name", help="in file names (default: that of the run directory)")
     parser.add_argument("--fold", type=int, metavar="K", help="that one only (default: all evaluated)")
-    parser.add_argument("--json", action="store_true", help="for a script")
+    parser.add_argument("--json", action="store_true", help="more figures, for a script")
     return parser
 
 

@@ -1,7 +1,9 @@
 """A trader's account: which order opened and closed each trade, and what was held when."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +47,12 @@ class Trader:
         return np.cumsum(change)[:-1]
 
     @cached_property
+    def side_before(self) -> Ints:
+        """The side held when each decision is made, `[T]`: tiles begin flat."""
+        held = np.concatenate([[0], self.side[:-1]])
+        return np.where(np.diff(self.decisions.tile, prepend=-1) != 0, 0, held)
+
+    @cached_property
     def held_s(self) -> Floats:
         """Seconds from the opening fill to the closing one, `[M]`."""
         return (self.trades.exit_ns - self.trades.entry_ns).astype(np.float64) * 1e-9
@@ -65,3 +73,8 @@ class Trader:
         before = np.searchsorted(self.decisions.ts_ns, filled_ns, "left")
         orders = np.flatnonzero(self.decisions.ordered)
         return np.asarray(orders[np.searchsorted(orders, before, "left") - 1])
+
+
+def mean(values: Any) -> float:
+    """NaN without any."""
+    return float(np.mean(values)) if len(values) else math.nan

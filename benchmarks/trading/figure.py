@@ -1,7 +1,6 @@
 """Pictures of what an agent did on its test windows; a row or a column for each fold."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from benchmarks.picture import COLOURS, FAINT, GRID, INK, drawing, label_ends
 from benchmarks.trading.account import Floats, Ints
+from benchmarks.trading.course import AROUND, HOLD_NAMES, by_hold, mid_around
 from benchmarks.trading.fold import AGENT, ORACLE, RANDOM, TradedFold
 from trainer.types import Action
 
@@ -22,8 +22,6 @@ UNKNOWN = "no optimal trader is known: the data are files"
 EQUITY_POINTS = 150  # of a line
 MIX_BINS = 32  # of a window
 STRETCH = 48  # decisions
-AROUND = np.arange(-6, 9)  # decisions around an order
-HOLDS = np.array([1, 2, 3, 4, 6, 9, 17, 1 << 30])  # lower ends of the groups by holding time
 # Actions by what they do, from the bottom of the picture to its top.
 KINDS = {
     "wait": ((Action.HOLD,), GRID),
@@ -185,22 +183,14 @@ def _histograms(axes: Axes, values: Mapping[str, Floats | Ints], edges: Floats) 
 
 
 def _by_hold(axes: Axes, fold: TradedFold) -> None:
-    names = [f"{a}" if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(HOLDS[:-1])]
-    names.append(f"{HOLDS[-2]}+")
+    at = np.arange(len(HOLD_NAMES))
     for shift, (name, trader) in zip((-0.2, 0.2), fold.traders.items(), strict=False):
-        group = np.searchsorted(HOLDS, trader.exits - trader.entries, "right") - 1
-        count = np.bincount(group, minlength=len(names))
-        total = np.bincount(group, trader.trades.pnl_ticks, minlength=len(names))
-        axes.bar(
-            np.arange(len(names)) + shift,
-            total / len(fold.rows),
-            width=0.38,
-            color=COLOUR_OF[name],
-            label=name,
-        )
+        groups = by_hold(trader)
+        net = [group["net_per_decision"] for group in groups.values()]
+        axes.bar(at + shift, net, width=0.38, color=COLOUR_OF[name], label=name)
         if name == AGENT:
-            shares = [f"{share:.0%}" for share in count / max(count.sum(), 1)]
-            axes.set_xticks(np.arange(len(names)), [f"{n}\n{s}" for n, s in zip(names, shares, strict=True)])
+            shares = [f"{group['share']:.0%}" if len(trader.trades) else "-" for group in groups.values()]
+            axes.set_xticks(at, [f"{n}\n{share}" for n, share in zip(groups, shares, strict=True)])
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
     axes.set_title("net ticks/decision by decisions held")
 
@@ -235,15 +225,11 @@ def _by_hour(axes: Axes, fold: TradedFold) -> None:
 
 
 def _around(axes: Axes, fold: TradedFold, what: str, orders: Mapping[str, Ints]) -> None:
-    """Mean mid in the trade's favour against that of the order's row, where all lies in one segment."""
+    """Mean mid in the trade's favour against that of the order's row."""
     for name, at in orders.items():
-        kept = (at + AROUND[0] >= 0) & (at + AROUND[-1] < len(fold.rows))
-        rows = fold.rows[at[kept][:, None] + AROUND]
-        side = fold.traders[name].trades.side[kept].astype(np.float64)
-        whole = fold.segment_start[rows[:, 0]] == fold.segment_start[rows[:, -1]]
-        if whole.any():
-            moves = fold.mid_ticks[rows] - fold.mid_ticks[rows[:, -AROUND[0]]][:, None]
-            axes.plot(AROUND, (moves * side[:, None])[whole].mean(axis=0), color=COLOUR_OF[name], label=name)
+        mid = mid_around(fold, fold.traders[name], at)
+        if not np.isnan(mid).any():
+            axes.plot(AROUND, mid, color=COLOUR_OF[name], label=name)
     axes.axvline(0.0, color=FAINT, linewidth=0.8)
     axes.set(title=f"mid around {what}", xlabel="decisions from the order", ylabel="ticks in its favour")
     if len(axes.lines) > 1:

@@ -1,14 +1,14 @@
-"""What a trader's account says in figures: costs, timing, exits, sides, and where the oracle does better."""
+"""What a trader's account says in figures: costs, timing, exits, sides, and what more lots would earn."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from benchmarks.trading.account import Ints, Trader
+from benchmarks.trading.account import Floats, Ints, Trader, mean
 from benchmarks.trading.fold import ORACLE, TradedFold
-from benchmarks.trading.truth import cells, regret_ticks
+from trainer.learn.ratios import max_drawdown
 from trainer.types import Action
 
 SOON = 2  # decisions within which a trade that comes back on its side was left for nothing
@@ -19,11 +19,13 @@ CAPACITY_LOTS = (1, 2, 5, 10, 20, 50, 100)
 class Findings:
     """One trader on one fold. Money in ticks, shares in [0, 1], times in decisions unless named otherwise.
 
+    max_drawdown: of the marked equity, whose start is a peak too. best_tenth: net of the best tenth of trades
+    over that of all.
     mid_per_trade: what a trade gains from mid to mid; spread_per_trade, fee_per_trade: what of it is paid.
     long_*, short_*: by side. long_by_reversal, short_by_reversal: trades of that side that a reversal ends.
     by_stop, forced: trades that a stop or an announced end closes; by_stop is known of the agent only.
     came_back: trades followed by another on the same side within SOON decisions.
-    trail_moves: share of decisions that only move the trail.
+    flat, trail_moves: share of decisions that want nothing held, and that only move the trail.
     Where the truth is known, else NaN: signal_at_entry, signal_at_exit: planted signal in the trade's
     direction at the opening and at the closing order, standard deviations; on_time, late, early: entries that
     the oracle too would make from the same position at this decision, else at the one before, else at the
@@ -36,6 +38,8 @@ class Findings:
     net_per_decision: float
     win_rate: float
     hold_percent: float
+    max_drawdown: float
+    best_tenth: float
     net_per_trade: float
     mid_per_trade: float
     spread_per_trade: float
@@ -50,6 +54,7 @@ class Findings:
     by_stop: float
     forced: float
     came_back: float
+    flat: float
     trail_moves: float
     signal_at_entry: float
     signal_at_exit: float
@@ -74,6 +79,8 @@ def findings(fold: TradedFold, name: str) -> Findings:
         net_per_decision=mean(decisions.pnl_ticks),
         win_rate=mean(trades.pnl_ticks > 0),
         hold_percent=100.0 * mean(~decisions.ordered),
+        max_drawdown=max_drawdown(decisions.pnl_ticks),
+        best_tenth=best_tenth(trades.pnl_ticks),
         net_per_trade=mean(trades.pnl_ticks),
         mid_per_trade=mean(trades.gross_ticks + spread),
         spread_per_trade=mean(spread),
@@ -88,6 +95,7 @@ def findings(fold: TradedFold, name: str) -> Findings:
         by_stop=math.nan if name == ORACLE else mean(~trades.forced & fold.stopped[ends]),
         forced=mean(trades.forced),
         came_back=mean((gap <= SOON) & (trades.side[1:] == trades.side[:-1])),
+        flat=mean(trader.side == 0),
         trail_moves=mean(np.isin(decisions.action, (Action.TRAIL_TIGHTEN, Action.TRAIL_LOOSEN))),
         **_against_the_truth(fold, trader),
     )
@@ -105,7 +113,7 @@ def _against_the_truth(fold: TradedFold, trader: Trader) -> dict[str, float]:
     gone = promised - mean(side * drift * fold.fill_signal)
     total_mid = trades.gross_ticks.sum() + (0.0 if trades.spread_ticks is None else trades.spread_ticks.sum())
     at, left = trader.entries, trader.exits[~trades.forced]
-    held = before(fold, trader)[at]
+    held = trader.side_before[at]
     wants = fold.oracle.act(signal) - 1  # [T, 3]
     this, earlier, later = (
         wants[np.clip(at + lag, 0, len(signal) - 1), held + 1] == trades.side for lag in (0, -1, 1)
@@ -122,38 +130,15 @@ def _against_the_truth(fold: TradedFold, trader: Trader) -> dict[str, float]:
     }
 
 
-def shortfall(fold: TradedFold, name: str) -> dict[str, tuple[float, float]]:
-    """Where a trader falls behind the oracle: by kind of choice, its share of decisions and what it costs in
-    ticks a decision of the whole window. Empty where the truth is unknown.
-
-    The oracle's choice is the one from the position that the trader himself held.
-    """
-    if fold.signal is None or fold.fill_signal is None or fold.oracle is None:
-        return {}
-    trader, oracle = fold.traders[name], fold.oracle
-    held, wanted = before(fold, trader), trader.side
-    cell = cells(oracle, fold.signal)
-    # Of what a signal promises, the share still to come when an order fills.
-    kept = float(fold.signal @ fold.fill_signal / (fold.signal @ fold.signal))
-    best = oracle.policy[cell, held + 1] - 1
-    lost = regret_ticks(oracle, fold.config, kept)[cell, held + 1, wanted + 1]
-    kinds = {
-        "no entry where one paid": (held == 0) & (wanted == 0) & (best != 0),
-        "entry that did not pay": (held == 0) & (wanted != 0) & (best == 0),
-        "entry on the wrong side": (held == 0) & (wanted * best < 0),
-        "stayed where leaving paid": (held != 0) & (wanted == held) & (best == 0),
-        "stayed where turning paid": (held != 0) & (wanted == held) & (best == -held),
-        "left where staying paid": (held != 0) & (wanted == 0) & (best == held),
-        "left where turning paid": (held != 0) & (wanted == 0) & (best == -held),
-        "turned where another choice paid": (held != 0) & (wanted == -held) & (best != wanted),
-    }
-    return {kind: (mean(where), float(lost[where].sum()) / len(lost)) for kind, where in kinds.items()}
+def best_tenth(net_ticks: Floats) -> float:
+    """What the best tenth of trades, one at least, earn over the net of all; NaN where all earn nothing."""
+    best = np.sort(net_ticks)[::-1][: max(1, round(len(net_ticks) / 10))]
+    return float(best.sum() / net_ticks.sum()) if net_ticks.sum() > 0 else math.nan
 
 
-def before(fold: TradedFold, trader: Trader) -> Ints:
-    """The side held when each decision is made, `[T]`: tiles begin flat."""
-    held = np.concatenate([[0], trader.side[:-1]])
-    return np.asarray(np.where(np.diff(trader.decisions.tile, prepend=-1) != 0, 0, held))
+def best_lots(fold: TradedFold) -> float:
+    """Lots at the best ask where orders fill, median over the decisions."""
+    return float(np.median(fold.book[fold.fill_rows, 1, 1, 0]))
 
 
 def capacity(fold: TradedFold, trader: Trader) -> dict[int, float]:
@@ -180,13 +165,3 @@ def _slip(fold: TradedFold, sent: Ints, direction: Ints, lots: int) -> Any:
     beyond = direction[:, None] * (px - px[:, :1])
     rest = lots - taken.sum(axis=1)
     return (taken * beyond).sum(axis=1) + rest * (beyond[:, -1] + 1)
-
-
-def mean(values: Any) -> float:
-    """NaN without any."""
-    return float(np.mean(values)) if len(values) else math.nan
-
-
-def as_dict(found: Findings) -> dict[str, Any]:
-    """For JSON: what is undefined is null."""
-    return {name: None if value != value else value for name, value in asdict(found).items()}

@@ -40,8 +40,18 @@ def test_it_stands_alone_and_says_what_it_is() -> None:
     assert "a<b" in [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_numbers_have_two_places() -> None:
-    assert not re.search(r"\d\.\d{3}", re.sub(r"<style.*?</style>", "", as_svg(drawn(), "x")))
+def test_coordinates_have_two_places_and_labels_all_of_theirs() -> None:
+    figure = drawn()
+    figure.axes[0].set_xlim(0.0, 0.1)
+    figure.axes[0].set_xticks([0.0, 0.025, 0.0625])
+    text = re.sub(r"<style.*?</style>", "", as_svg(figure, "x"))
+    tags = "".join(re.findall(r"<[^!/][^>]*>", text))
+    assert re.search(r"\d\.\d{2}\b", tags)
+    assert not re.search(r"\d\.\d{3}", tags)
+    labels = {
+        str(node.text) for node in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")
+    }
+    assert {"0.0000", "0.0250", "0.0625"} <= labels
 
 
 def test_an_unwritable_path_is_one_line(tmp_path: Path) -> None:

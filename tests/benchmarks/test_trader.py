@@ -12,8 +12,11 @@ import torch
 from benchmarks import trader
 from benchmarks.picture import as_svg
 from benchmarks.trader import main
+from benchmarks.trading.choices import after_flat, by_signal, shortfall_by_signal, unexplained
+from benchmarks.trading.course import by_hold, mid_after
 from benchmarks.trading.figure import equity, pictures
-from benchmarks.trading.fold import open_fold
+from benchmarks.trading.findings import best_lots
+from benchmarks.trading.fold import TradedFold, open_fold
 from tests.benchmarks.conftest import act
 from trainer.errors import ExitCode
 from trainer.learn.account import Decisions, Trades
@@ -51,7 +54,42 @@ def test_the_figures_of_a_script_are_those_of_the_metrics(
     assert found["agent"]["net_per_decision"] == pytest.approx(metrics.net_ticks_per_decision)
     assert found["agent"]["trades"] == metrics.num_trades
     assert found["agent"]["hold_percent"] == pytest.approx(metrics.hold_percent)
+    assert found["agent"]["max_drawdown"] == pytest.approx(metrics.max_drawdown_ticks)
     assert found["oracle"]["trades"] == 0, "nothing is promised"
+    assert found["oracle"]["best_tenth"] is None
+    assert found["oracle"]["by_signal"]["1 or more"]["turns"] is None, "JSON has no NaN"
+
+
+def test_every_figure_of_the_page_is_in_the_json(
+    planted: Path, fold: TradedFold, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(planted), "--json"]) == ExitCode.DONE
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["best_lots"] == best_lots(fold)
+    for name, account in fold.traders.items():
+        shown = found[name]
+        assert shown["by_signal"] == by_signal(fold, account)
+        assert shown["shortfall_by_signal"] == shortfall_by_signal(fold, name)
+        assert shown["unexplained"] == unexplained(fold, name)
+        assert shown["by_hold"] == by_hold(account)
+        assert shown["mid_after"]["exit"]["1"] == mid_after(fold, account)["exit"][1]
+    assert found["agent"]["after_flat"] == after_flat(fold.agent)
+
+
+def test_a_run_that_is_not_all_evaluated_says_which_folds_are_shown(
+    copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trader, "EVERY_S", 1e9)
+    path = copied / "run.json"
+    run = json.loads(path.read_bytes())
+    run["folds"] += run["folds"]
+    path.write_text(json.dumps(run))
+    assert main([str(copied), "--json"]) == ExitCode.DONE
+    printed = capsys.readouterr()
+    assert printed.err == "fold 0 of 2: the others are not evaluated\n"
+    assert [fold["fold"] for fold in json.loads(printed.out)] == [0]
+    assert main([str(copied), "--json", "--fold", "0"]) == ExitCode.DONE
+    assert capsys.readouterr().err == "", "asked for"
 
 
 def test_files_of_unknown_origin_have_no_oracle_and_the_page_says_so(

@@ -1,5 +1,6 @@
 """Accounts: what opened and closed each trade, and that the money is the same by every way to count it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -11,7 +12,7 @@ from benchmarks.trading.fold import TradedFold
 from trainer.learn.account import Decisions, Trades
 
 
-def hand_made() -> Trader:
+def hand_made(tile: Sequence[int] = (0,) * 10) -> Trader:
     """Decisions every 10 ns; orders fill 2 ns later, the third only after the decision that follows it.
 
     Long from 1 to 3, short until 6 (filled at 71, behind decision 7), long from 8 to the forced end.
@@ -20,7 +21,7 @@ def hand_made() -> Trader:
         ts_ns=np.arange(10) * 10,
         pnl_ticks=[0.0, -1.0, 2.0, -1.0, 1.0, 0.0, 0.0, -0.5, 1.0, 0.5],
         ordered=[0, 1, 0, 1, 0, 0, 1, 0, 1, 0],
-        action=[0] * 10, num_feasible=[3] * 10, entropy=[0.5] * 10, in_market=[1] * 10, tile=[0] * 10,
+        action=[0] * 10, num_feasible=[3] * 10, entropy=[0.5] * 10, in_market=[1] * 10, tile=tile,
     )  # fmt: skip
     trades = Trades(
         entry_ns=[12, 32, 82], exit_ns=[32, 71, 100], side=[1, -1, 1], lots=[1, 1, 1],
@@ -36,6 +37,11 @@ def test_each_trade_is_opened_and_closed_by_the_order_that_was_sent_for_it() -> 
     assert trader.exits.tolist() == [3, 6, 10], "a late fill belongs to its order; a forced close has none"
     assert trader.side.tolist() == [0, 1, 1, -1, -1, -1, 0, 0, 1, 1]
     assert trader.held_s.tolist() == pytest.approx([20e-9, 39e-9, 18e-9])
+
+
+def test_a_tile_begins_flat_whatever_the_one_before_ended_with() -> None:
+    assert hand_made().side_before.tolist() == [0, 0, 1, 1, -1, -1, -1, 0, 0, 1]
+    assert hand_made((0,) * 5 + (1,) * 5).side_before.tolist() == [0, 0, 1, 1, -1, 0, -1, 0, 0, 1]
 
 
 def test_money_that_is_in_no_trade_is_seen() -> None:

@@ -1,12 +1,14 @@
 """The figures add up, and are those of a plain count."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.trading.findings import before, capacity, findings, shortfall
+from benchmarks.trading.choices import by_signal, shortfall, shortfall_by_signal, unexplained
+from benchmarks.trading.findings import best_lots, best_tenth, capacity, findings
 from benchmarks.trading.fold import AGENT, ORACLE, TradedFold, open_fold
 from trainer.learn.evaluate import no_progress
 from trainer.types import Action
@@ -37,16 +39,6 @@ def test_the_oracle_makes_no_mistake_and_a_random_trader_many(fold: TradedFold) 
     assert lost[ORACLE] < 0.05 < 0.5 < lost[AGENT]
 
 
-def test_kinds_of_mistakes_are_disjoint_and_are_all(fold: TradedFold) -> None:
-    trader, kinds = fold.agent, shortfall(fold, AGENT)
-    assert fold.oracle is not None
-    assert fold.signal is not None
-    held = before(fold, trader)
-    best = fold.oracle.act(fold.signal)[np.arange(len(held)), held + 1] - 1
-    assert sum(share for share, _ in kinds.values()) == pytest.approx((trader.side != best).mean())
-    assert (held[np.diff(trader.decisions.tile, prepend=-1) != 0] == 0).all()
-
-
 def test_counts_are_those_of_a_loop(fold: TradedFold) -> None:
     found, trader = findings(fold, AGENT), fold.agent
     trades, came_back = trader.trades, 0
@@ -57,6 +49,11 @@ def test_counts_are_those_of_a_loop(fold: TradedFold) -> None:
     for k in range(len(trades)):
         by_order = not trades.forced[k] and trader.decisions.action[trader.exits[k]] == Action.REVERSE
         turned[int(trades.side[k])].append(by_order)
+    assert found.flat == sum(side == 0 for side in trader.side) / len(trader.side)
+    peak = fallen = 0.0
+    for equity in trader.equity_ticks:
+        peak, fallen = max(peak, equity), max(fallen, peak - equity)
+    assert found.max_drawdown == pytest.approx(fallen)
     assert found.came_back == came_back / (len(trades) - 1)
     assert found.long_by_reversal == sum(turned[1]) / len(turned[1])
     assert found.short_by_reversal == sum(turned[-1]) / len(turned[-1])
@@ -83,9 +80,23 @@ def test_more_lots_pay_what_a_walk_through_the_book_costs(fold: TradedFold) -> N
     assert found[lots] < lots * found[1]
 
 
+def test_the_best_tenth_is_counted_in_whole_trades() -> None:
+    assert best_tenth(np.array([1.0] * 18 + [5.0, 7.0])) == 12 / 30
+    assert best_tenth(np.array([3.0, -1.0])) == 3 / 2, "one trade at least"
+    assert math.isnan(best_tenth(np.array([3.0, -3.0])))
+    assert math.isnan(best_tenth(np.zeros(0)))
+
+
+def test_the_lots_at_the_best_price_are_those_of_the_rows_that_fill(fold: TradedFold) -> None:
+    book = fold.book.copy()
+    book[..., 1, :] = 1000
+    book[fold.fill_rows, 1, 1, 0] = 7
+    assert best_lots(replace(fold, book=book)) == 7.0
+
+
 def test_stops_are_those_of_the_replay(fold: TradedFold) -> None:
     """The coin obeys no stops, so that what a stop would have ordered is seen beside what it did."""
-    held = before(fold, fold.agent)
+    held = fold.agent.side_before
     assert fold.stopped.any()
     assert (held[fold.stopped] != 0).all(), "a flat lane has none"
 
@@ -97,4 +108,5 @@ def test_without_the_truth_what_needs_it_is_undefined(files: Path) -> None:
     assert math.isnan(found.signal_at_entry)
     assert math.isnan(found.luck_per_decision)
     assert found.net_per_decision == pytest.approx(fold.agent.decisions.pnl_ticks.mean())
-    assert shortfall(fold, AGENT) == {}
+    assert shortfall(fold, AGENT) == shortfall_by_signal(fold, AGENT) == unexplained(fold, AGENT) == {}
+    assert by_signal(fold, fold.agent) == {}
