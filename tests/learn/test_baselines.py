@@ -71,6 +71,22 @@ def test_the_random_traders_together_trade_as_often_and_as_long_as_the_account()
     assert len({tuple(a.trades.entry_ns) for a in found}) == 8, "traders must differ"
 
 
+def test_an_account_that_holds_to_the_end_of_every_tile_has_random_traders_that_do() -> None:
+    """A forced exit says nothing of when the account would have left."""
+    market = steady(4000)
+    tiles = Tiles(np.arange(0, 3900, 100), np.arange(100, 4000, 100))
+
+    def holds(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.where(feasible[:, 1], 1, 0), torch.zeros(len(feasible))
+
+    (account,) = replay_policy(market.tape, tiles, holds, market.config, market.instrument)
+    assert account.trades.forced.all()
+    random = random_trader(account.decisions, account.trades, 7, torch.device("cpu"))
+    for found in replay_policy(market.tape, tiles, random, market.config, market.instrument, 4):
+        assert found.trades.forced.all()
+        assert len(found.trades) == len(account.trades)
+
+
 def test_the_random_trader_of_an_account_without_trades_stays_flat() -> None:
     market = steady(60)
     account = rules(market, [(0, 50)])["flat"]

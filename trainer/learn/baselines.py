@@ -49,10 +49,14 @@ def rule_traders(tape: Tape, window_rows: int, num_tiles: int) -> Policy:
 
 
 def random_trader(decisions: Decisions, trades: Trades, seed: int, device: torch.device) -> Policy:
-    """Enters and leaves at random, as often and for as long on average as the given account."""
+    """Enters and leaves at random, as often and for as long on average as the given account.
+
+    A forced exit is no leaving: the random trader meets the same ends of tiles and sessions. So it leaves at
+    the rate at which the account did of its own accord (a geometric distribution censored by those ends).
+    """
     flat = int((~decisions.in_market).sum())
     enter = min(1.0, len(trades) / max(flat + len(trades), 1))
-    leave = 1.0 / max(float(trades.age.mean()) if len(trades) else 1.0, 1.0)
+    leave = min(1.0, float((~trades.forced).sum()) / max(float(trades.age.sum()), 1.0))
     key = torch.tensor(seed, dtype=torch.int64, device=device)
 
     def policy(lanes: Lanes, feasible: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
