@@ -81,7 +81,8 @@ def act(run_dir: Path, policy: Callable[[Evaluation, Decisions, Trades], Policy]
 def coin(evaluation: Evaluation, decisions: Decisions, trades: Trades) -> Policy:
     """Enters and leaves at random; a trade or two a dozen decisions, whatever the agent did."""
     half = Decisions(**{**vars(decisions), "in_market": decisions.ts_ns % 2 == 0})
-    some = Trades(**{name: [1] * (len(decisions) // 6) for name in vars(trades)})
+    columns = {name: [name != "forced"] * (len(decisions) // 6) for name in vars(trades)}
+    some = Trades(**columns)  # of one decision each, left of their own accord
     return random_trader(half, some, 7, evaluation.device)
 
 
