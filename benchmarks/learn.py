@@ -10,7 +10,6 @@ cores, exit code 3 where one is missed.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.jsontext import as_json
 from benchmarks.learning.experiment import (
     MARKETS,
     Experiment,
@@ -76,9 +76,7 @@ def _report_only(options: argparse.Namespace, out: Path) -> ExitCode:
 
 def _show(results: Sequence[Result], options: argparse.Namespace) -> None:
     if options.json:
-        # An undefined figure is null, as in the result files.
-        body = [{k: None if v != v else v for k, v in asdict(s).items()} for s in summaries(results)]
-        sys.stdout.write(json.dumps(body, allow_nan=False) + "\n")
+        sys.stdout.write(as_json([asdict(summary) for summary in summaries(results)]) + "\n")
     elif results:
         sys.stdout.write(table(results) + "\n")
     if options.svg and results:

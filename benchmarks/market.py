@@ -19,9 +19,10 @@ from torch import Tensor
 
 from benchmarks.step import environment, random_walk_tape
 from trainer.config import Config
+from trainer.learn.captured import captured
 from trainer.learn.random import Stream, integers, uniform
 from trainer.learn.runner import configure_device
-from trainer.learn.tree import CompiledTree, flatten
+from trainer.learn.tree import CompiledTree, copy_into
 from trainer.market import (
     Lanes,
     Tape,
@@ -95,24 +96,9 @@ def advancer(replayer: Replayer, state: Market, compiled: bool, graph: bool) -> 
     one = CompiledTree(decide, fullgraph=True, dynamic=False) if compiled else decide
 
     def advance() -> None:
-        new = flatten(one(replayer, replayer.tape, state))
-        for old, fresh in zip(flatten(state), new, strict=True):
-            if old.data_ptr() != fresh.data_ptr():
-                old.copy_(fresh)
+        copy_into(state, one(replayer, replayer.tape, state))
 
-    if not graph:
-        return advance
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            advance()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        advance()
-    return captured.replay
+    return captured(advance, warm_up=advance).replay if graph else advance
 
 
 @torch.no_grad()

@@ -7,7 +7,6 @@ must explain every account to half a cent. On real data nobody knows the optimal
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.jsontext import as_json
 from benchmarks.trading.account import Trader
 from benchmarks.trading.choices import after_flat, by_signal, shortfall, shortfall_by_signal, unexplained
 from benchmarks.trading.course import by_hold, mid_after
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     except AlphaError as error:
         sys.stderr.write(f"error: {error}\n")
         return int(error.exit_code)
-    shown = json.dumps(_plain(_body(folds)), allow_nan=False) if options.json else tables(folds)
+    shown = as_json(_body(folds)) if options.json else tables(folds)
     sys.stdout.write(shown + "\n")
     return ExitCode.DONE
 
@@ -120,15 +120,6 @@ def _figures(fold: TradedFold, name: str, trader: Trader) -> dict[str, Any]:
         "mid_after": mid_after(fold, trader),
         "capacity": capacity(fold, trader) if _one_lot(trader) else None,
     }
-
-
-def _plain(value: Any) -> Any:
-    """For JSON: what is undefined is null."""
-    if isinstance(value, dict):
-        return {key: _plain(of) for key, of in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(of) for of in value]
-    return None if value != value else value
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -27,10 +27,12 @@ def _sizes(preset: str) -> dict[str, int]:
     }
 
 
+USUAL = _sizes("default")  # a template has one default of each
+
+
 def _wanted_sizes() -> str:
-    """What a person who types parameters for Argo's own command has to add: a template has one default."""
-    usual = _sizes("default")
-    others = {preset: _sizes(preset).items() - usual.items() for preset in PRESETS if preset != "default"}
+    """What a person who types parameters for Argo's own command has to add."""
+    others = {preset: _sizes(preset).items() - USUAL.items() for preset in PRESETS if preset != "default"}
     return "; ".join(
         f"{preset} wants {', '.join(f'{parameter_name(name)} {size}' for name, size in sorted(sizes))}"
         for preset, sizes in others.items()
@@ -61,13 +63,19 @@ class RunParameters(Values):
     fold_idx: int = Field(
         default=-1, ge=-1, description="0 or more: train and judge that fold only, no verdict; -1: all"
     )
-    n_steps: int = Field(default=3_000, ge=1, description="training steps of a fold, resumed ones included")
-    n_backtests: int = Field(default=1024, ge=1, description="lanes: market replays trained on in parallel")
+    n_steps: int = Field(
+        default=USUAL["n_steps"], ge=1, description="training steps of a fold, resumed ones included"
+    )
+    n_backtests: int = Field(
+        default=USUAL["n_backtests"], ge=1, description="lanes: market replays trained on in parallel"
+    )
     per_capacity: int = Field(
-        default=65_536, ge=1, description="transitions the replay keeps; a power of two, at least n-backtests"
+        default=USUAL["per_capacity"],
+        ge=1,
+        description="transitions the replay keeps; a power of two, at least n-backtests",
     )
     checkpoint_every: int = Field(
-        default=1_000, ge=0, description="steps between checkpoints; 0: only at the end"
+        default=USUAL["checkpoint_every"], ge=0, description="steps between checkpoints; 0: only at the end"
     )
     seed: int = Field(default=0, ge=0, description="of weights, sampling and anchors")
     preset: Literal["default", "demo", "seed"] = Field(

@@ -89,7 +89,7 @@ class Prepare(Prepared):
     name="train",
     help="Train one fold; resumes by itself.",
     description="Train one fold; resumes from its newest valid checkpoint by itself.\n\nExample:\n\n"
-    "    python -m trainer train --run-dir runs/es --fold-idx 0 --n-steps 25000\n",
+    "    python -m trainer train --run-dir runs/es --fold-idx 0 --n-steps 3000\n",
 )
 @dataclass
 class Train(Prepared):

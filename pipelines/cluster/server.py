@@ -15,7 +15,6 @@ from trainer.errors import InputError
 WATCH_S = 60.0
 # Codes of gRPC, in which the server says what is wrong inside a stream, as HTTP's.
 HTTP_OF_GRPC = {3: 400, 5: 404, 6: 409, 7: 403, 8: 429, 14: 503, 16: 401}
-# The server's own watch ended, or what it watched from is too old: neither says anything about the workflow.
 # Kind -> its path, and the field of the request that holds the object.
 LINTED = {
     "Workflow": ("workflows", "workflow"),
@@ -23,6 +22,7 @@ LINTED = {
     "ClusterWorkflowTemplate": ("cluster-workflow-templates", "template"),
     "CronWorkflow": ("cron-workflows", "cronWorkflow"),
 }
+# The server's own watch ended, or what it watched from is too old: neither says anything about the workflow.
 ENDED = re.compile(r"EOF|too old|expired", re.IGNORECASE)
 
 

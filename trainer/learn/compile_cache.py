@@ -94,6 +94,11 @@ class CompileCache:
             path.unlink(missing_ok=True)
 
 
+def arch_of(device: torch.device) -> str:
+    """`sm_NN`, or `cpu` without a GPU."""
+    return "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if device.type == "cuda" else "cpu"
+
+
 def kernels_of(config: Config, code_sha: str, cache_root: Path, device: torch.device) -> CompileCache | None:
     """The archive below `cache_root` of what this training compiles; None where it does not.
 
@@ -102,6 +107,5 @@ def kernels_of(config: Config, code_sha: str, cache_root: Path, device: torch.de
     directories = {name: Path(os.environ[name]) for name in VARIABLES if os.environ.get(name)}
     if device.type != "cuda" or not config.run.use_compile or len(directories) < len(VARIABLES):
         return None
-    arch = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
-    name = f"{arch}-torch{torch.__version__}-{config.digest()}-{code_sha[:12]}.zip"
+    name = f"{arch_of(device)}-torch{torch.__version__}-{config.digest()}-{code_sha[:12]}.zip"
     return CompileCache(cache_root / "compiled" / name, directories)

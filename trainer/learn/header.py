@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from trainer.config import Config
+from trainer.learn.compile_cache import arch_of
 from trainer.learn.journal import Journal
 from trainer.learn.tiles import count_decisions
 from trainer.market.tape import Tape
@@ -17,11 +18,9 @@ MOST_PASSES = 1000
 def write_header(journal: Journal, config: Config, code_sha: str, tape: Tape) -> None:
     """Writes them; warns of a training that is too long for its window. Reads the tape's segments only."""
     device = tape.ts_ns.device
-    on_gpu = device.type == "cuda"
-    arch = "sm_{}{}".format(*torch.cuda.get_device_capability(device)) if on_gpu else "cpu"
-    name = torch.cuda.get_device_name(device) if on_gpu else platform.machine()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    journal.header(config, code_sha, versions, name, arch, config.learn.seed)
+    journal.header(config, code_sha, versions, name, arch_of(device), config.learn.seed)
     decisions = count_decisions(tape, int(tape.anchors.min()))
     walked = config.run.n_steps * config.learn.n_backtests
     passes = walked / max(decisions, 1)

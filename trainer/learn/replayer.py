@@ -88,11 +88,13 @@ def replay_policy(
         return Walk(walk.step + 1, after, walk.live & ~outcome.truncated, defects), rows
 
     blocks: list[Columns] = []
+    num_steps = 0
     for after, rows in _in_graph(decide, walk) if use_graph else _plainly(decide, walk):
         walk = after
         stacked = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
         blocks.append({name: tensor.cpu().numpy() for name, tensor in stacked.items()})
-        on_step(sum(len(block["live"]) for block in blocks))
+        num_steps += len(rows)
+        on_step(num_steps)
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     accounts = []
     for trader in range(traders):
